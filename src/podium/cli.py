@@ -1,0 +1,172 @@
+"""The command line: arguments → recipe → one function call per command. Commands import what they need when they run,
+so that `--help` and a mistyped recipe answer at once. A user's mistake ends in one line and exit code 2; `--debug`
+shows the traceback.
+"""
+
+import json
+import logging
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import Positional, UseAppendAction, subcommand
+
+from podium.data.prepare import PrepareOptions
+from podium.errors import UserError
+
+
+_PREPARE = PrepareOptions()
+
+
+@dataclass(frozen=True)
+class _Command:
+    json: bool = False
+    """Make the last line of stdout one JSON object."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
+class Train(_Command):
+    """Train a network; without arguments, the demo."""
+
+    recipe: str = "demo"
+    """The name of a shipped recipe, or a TOML file."""
+    data: str | None = None
+    """A prepared directory, or any source that `podium prepare` takes. Default: the demo's images."""
+    run: Path | None = None
+    """Where to keep the run; an unfinished run there goes on. Default: runs/RECIPE-TIME."""
+    set: UseAppendAction[tuple[str, ...]] = ()
+    """KEY=VALUE: change a value of the recipe, such as torus=2x4 or optimizer.learning_rate=0.1."""
+
+    def __call__(self) -> dict[str, Any]:
+        from podium import recipe
+
+        chosen = recipe.load(self.recipe, self.set)
+        if self.data is None and self.recipe != "demo":
+            raise UserError(f"recipe {chosen.name} needs images: give --data DIR (podium prepare makes one)")
+        _start_jax()
+        from podium.data.locate import locate
+        from podium.report.terminal import Terminal
+        from podium.train.loop import train
+
+        terminal = Terminal(quiet=self.json)
+        data = locate(self.data, terminal.console)
+        run = self.run or Path("runs") / f"{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        return asdict(train(chosen, data, run, listener=terminal))
+
+
+@dataclass(frozen=True)
+class Eval(_Command):
+    """Evaluate a run's newest checkpoint: every validation image once."""
+
+    run: Positional[Path] = tyro.MISSING
+    """The directory of a run."""
+    data: str | None = None
+    """Other validation images of the same classes. Default: those the run was trained beside."""
+
+    def __call__(self) -> dict[str, Any]:
+        _start_jax()
+        from podium.data.locate import locate
+        from podium.report.terminal import Terminal
+        from podium.train.trained import open_run
+
+        terminal = Terminal(quiet=self.json)
+        data = locate(self.data, terminal.console) if self.data else None
+        evaluation = open_run(self.run).evaluate(data)
+        terminal.evaluated(evaluation)
+        return {"accuracy": evaluation.top1, **asdict(evaluation), "run": str(self.run)}
+
+
+@dataclass(frozen=True)
+class Predict(_Command):
+    """Classify images with a run's newest checkpoint."""
+
+    run: Positional[Path] = tyro.MISSING
+    """The directory of a run."""
+    images: Positional[tuple[Path, ...]] = tyro.MISSING
+    """Image files."""
+
+    def __call__(self) -> list[dict[str, Any]]:
+        if not self.images:
+            raise UserError("podium predict was given no image; write podium predict RUN IMAGE…")
+        _start_jax()
+        from podium.train.trained import open_run
+
+        trained = open_run(self.run)
+        results = []
+        for file, probabilities in zip(self.images, trained.predict(self.images), strict=True):
+            best = probabilities.argsort()[::-1][:5]
+            guesses = [{"class": trained.info.classes[i], "probability": float(probabilities[i])} for i in best]
+            results.append({"image": str(file), "guesses": guesses})
+            if not self.json:
+                print(f"{file}: " + ", ".join(f"{g['class']} {g['probability']:.1%}" for g in guesses))
+        return results
+
+
+@dataclass(frozen=True)
+class Prepare(_Command):
+    """Turn images (a folder, tar, WebDataset, TFRecords, Parquet; local, gs:// or s3://) into shards."""
+
+    source: Positional[str] = tyro.MISSING
+    """Where the images are."""
+    out: Positional[str] = tyro.MISSING
+    """The directory to make."""
+    options: Annotated[PrepareOptions, tyro.conf.arg(name="")] = _PREPARE
+
+    def __call__(self) -> dict[str, Any]:
+        from rich.console import Console
+
+        from podium.data import prepare
+
+        console = Console(file=sys.stderr if self.json else sys.stdout)
+        return asdict(prepare.run(self.source, self.out, self.options, console))
+
+
+Command = (
+    Annotated[Train, subcommand("train")]
+    | Annotated[Eval, subcommand("eval")]
+    | Annotated[Predict, subcommand("predict")]
+    | Annotated[Prepare, subcommand("prepare")]
+)
+
+
+def main() -> None:
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    command: _Command = tyro.cli(
+        Command,
+        prog="podium",
+        description="Train image classifiers at supercomputer scale.",
+        config=(tyro.conf.OmitSubcommandPrefixes,),
+    )  # type: ignore[call-overload]
+    try:
+        result = command()  # type: ignore[operator]
+    except UserError as error:
+        if command.debug:
+            raise
+        print(f"podium: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os._exit(141)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    if command.json:
+        print(json.dumps(result))
+
+
+def _start_jax() -> None:
+    """Settings that must stand before JAX's first use of a device."""
+    import jax
+
+    from podium.data.locate import cache_directory
+
+    jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+
+
+if __name__ == "__main__":
+    main()

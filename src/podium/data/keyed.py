@@ -1,0 +1,55 @@
+"""Randomness with no state: a hash of (seed, epoch, index, …) gives a number, and a keyed permutation gives any
+element of a shuffle without making the shuffle. Both are vectorised NumPy over uint64, so one batch costs
+microseconds, and threads, hosts and restarts cannot change what is drawn. Not for cryptography.
+"""
+
+import numpy as np
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(x: np.ndarray) -> np.ndarray:
+    """SplitMix64's output function (Steele et al. 2014), a bijection on uint64."""
+    with np.errstate(over="ignore"):
+        x = (x + _GOLDEN).astype(np.uint64)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
+def key(*parts: "int | np.ndarray") -> np.ndarray:
+    """One uint64 per element from broadcast integer parts; the order of the parts matters."""
+    h = np.zeros(np.broadcast_shapes(*(np.shape(part) for part in parts)), np.uint64)
+    for part in parts:
+        h = mix(h ^ np.asarray(part).astype(np.uint64))
+    return h
+
+
+def uniform(keys: np.ndarray, draws: int) -> np.ndarray:
+    """[..., draws] floats in [0, 1) with 53 random bits each."""
+    counters = np.arange(draws, dtype=np.uint64)
+    return (mix(keys[..., None] ^ mix(counters)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Where a keyed shuffle of range(size) puts `index`; elementwise, for arrays of one shape, sizes at least 1.
+
+    A Feistel network is a bijection on [0, 4^w); indices that land at or past `size` are walked on along their cycle
+    until they come back below it: still a bijection, and fewer than four turns on average.
+    """
+    index, size, keys = (np.asarray(a).astype(np.uint64) for a in (index, size, keys))
+    half_bits = np.maximum(1, (np.ceil(np.log2(np.maximum(size, 2).astype(np.float64))).astype(np.uint64) + 1) // 2)
+    low = (np.uint64(1) << half_bits) - np.uint64(1)
+    result = _feistel(index, keys, half_bits, low)
+    outside = result >= size
+    while outside.any():
+        result[outside] = _feistel(result[outside], keys[outside], half_bits[outside], low[outside])
+        outside = result >= size
+    return result.astype(np.int64)
+
+
+def _feistel(x: np.ndarray, keys: np.ndarray, half_bits: np.ndarray, low: np.ndarray) -> np.ndarray:
+    left, right = x >> half_bits, x & low
+    for turn in range(4):  # four rounds make a strong pseudorandom permutation (Luby–Rackoff)
+        left, right = right, left ^ (mix(keys ^ mix(right ^ (np.uint64(turn) << np.uint64(60)))) & low)
+    return (left << half_bits) | right

@@ -1,0 +1,164 @@
+"""Batch normalization whose span is a number of examples, on any number of chips (the paper's first pillar).
+
+A span smaller than a chip's batch splits that batch; a larger one is shared by a tile of neighbouring chips, which
+exchange their statistics in one collective forward and one backward. Which of the two it is follows from the span,
+the chip's batch and the mesh at trace time, so a model says "normalise over 128" and nothing else. Only training
+needs the mesh; evaluation uses the moving statistics and no collective.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+
+from podium.errors import UserError
+from podium.topology import TILE_AXES
+
+
+class DistributedBatchNorm(nnx.Module):
+    """Normalises the last axis of [batch, …, channels] over every run of `span` examples of the global batch.
+
+    The moving statistics are the mean over all spans of the span's mean and (biased) variance, which is what the
+    network was trained with; the training step averages them over the chips together with the gradients, so they
+    are the same on every chip and at every device count. Statistics are fp32 whatever the input's type.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        span: int,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        scale_init: nnx.Initializer = nnx.initializers.ones,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.scale = nnx.Param(scale_init(rngs.params(), (channels,), jnp.float32))
+        self.bias = nnx.Param(jnp.zeros(channels))
+        self.mean = nnx.BatchStat(jnp.zeros(channels))
+        self.var = nnx.BatchStat(jnp.ones(channels))
+        self.span = span
+        self.momentum = momentum
+        self.epsilon = epsilon
+        self.use_running_average = False  # what nnx.Module.train() and .eval() switch
+
+    def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
+        """`mask` [batch] is 1 for examples that count towards the statistics and 0 for padding."""
+        if self.use_running_average:
+            factor = self.scale[...] * lax.rsqrt(self.var[...] + self.epsilon)
+            return ((x.astype(jnp.float32) - self.mean[...]) * factor + self.bias[...]).astype(x.dtype)
+        groups, axes = _place(self.span, x.shape[0])
+        scale, bias = (_vary_like(p[...], x) for p in (self.scale, self.bias))
+        y, mean, var = _normalize(groups, axes, self.epsilon, x, scale, bias, mask)
+        for moving, batch in ((self.mean, mean), (self.var, var)):
+            moving[...] = self.momentum * moving[...] + (1 - self.momentum) * batch.mean(axis=0)
+        return y
+
+
+def _place(span: int, batch_per_chip: int) -> tuple[int, tuple[str, ...]]:
+    """(groups in this chip's batch, mesh axes to exchange statistics over)."""
+    if span <= batch_per_chip and batch_per_chip % span == 0:
+        return batch_per_chip // span, ()
+    try:
+        tile_chips = lax.axis_size(TILE_AXES)
+    except NameError:
+        tile_chips = 1
+    if tile_chips * batch_per_chip != span:
+        raise UserError(
+            f"a batch-norm span of {span} examples needs {span / batch_per_chip:g} chips of {batch_per_chip} "
+            f"and the tile has {tile_chips}; build the mesh with podium.topology.lay_out"
+        )
+    return 1, TILE_AXES
+
+
+def _vary_like(parameter: jax.Array, x: jax.Array) -> jax.Array:
+    # A replicated parameter meets per-chip data: the cast's transpose sums its gradient over the chips, and it has
+    # to stand outside the custom gradient, whose parameters and their gradients must vary alike.
+    missing = tuple(jax.typeof(x).mat.varying - jax.typeof(parameter).mat.varying)
+    return lax.pcast(parameter, missing, to="varying") if missing else parameter
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _normalize(
+    groups: int,
+    axes: tuple[str, ...],
+    epsilon: float,
+    x: jax.Array,
+    scale: jax.Array,
+    bias: jax.Array,
+    mask: jax.Array | None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(normalised x, mean [groups, channels], var [groups, channels]); no gradient flows through mean and var."""
+    return _forward(groups, axes, epsilon, x, scale, bias, mask)[0]
+
+
+def _forward(groups, axes, epsilon, x, scale, bias, mask):  # type: ignore[no-untyped-def]
+    xg = x.reshape(groups, x.shape[0] // groups, -1, x.shape[-1]).astype(jnp.float32)
+    weight = _weights(xg, mask)
+    count, mean, m2 = _moments(xg, weight)
+    if axes:
+        count, mean, m2 = _merge(lax.all_gather(jnp.concatenate([count, mean, m2], -1), axes))
+    count = jnp.maximum(count, 1.0)
+    var = m2 / count
+    inverse = lax.rsqrt(var + epsilon)
+    y = (xg - mean[:, None, None]) * (scale * inverse)[:, None, None] + bias
+    return (y.reshape(x.shape).astype(x.dtype), mean, var), (x, scale, mask, count, mean, inverse)
+
+
+def _backward(groups, axes, epsilon, residuals, gradients):  # type: ignore[no-untyped-def]
+    x, scale, mask, count, mean, inverse = residuals
+    xg = x.reshape(groups, x.shape[0] // groups, -1, x.shape[-1]).astype(jnp.float32)
+    dy = gradients[0].reshape(xg.shape).astype(jnp.float32)
+    weight = _weights(xg, mask)
+    normalised = (xg - mean[:, None, None]) * inverse[:, None, None]
+    sums = jnp.stack([dy.sum((1, 2)), (dy * normalised).sum((1, 2))])
+    of_span = lax.psum(sums, axes) if axes else sums
+    mean_dy, mean_dy_x = (of_span / count)[:, :, None, None]
+    through_statistics = mean_dy + normalised * mean_dy_x
+    if weight is not None:
+        through_statistics *= weight
+    dx = (scale * inverse)[:, None, None] * (dy - through_statistics)
+    dbias, dscale = sums.sum(1)
+    dmask = None if mask is None else jnp.zeros_like(mask)
+    return dx.reshape(x.shape).astype(x.dtype), dscale, dbias, dmask
+
+
+_normalize.defvjp(_forward, _backward)
+
+
+def _weights(xg: jax.Array, mask: jax.Array | None) -> jax.Array | None:
+    return None if mask is None else mask.reshape(*xg.shape[:2], 1, 1).astype(jnp.float32)
+
+
+def _moments(xg: jax.Array, weight: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Count [groups, 1], mean and sum of squared deviations [groups, channels], in one pass over the data.
+
+    Sums are taken about one example's own mean: any point near the data keeps Σd² − (Σd)²/n from cancelling,
+    however far the data lies from zero, and it costs no second pass.
+    """
+    about = lax.stop_gradient(xg[:, 0].mean(axis=1))
+    d = xg - about[:, None, None]
+    wd = d if weight is None else d * weight
+    if weight is None:
+        count = jnp.full_like(about[:, :1], xg.shape[1] * xg.shape[2])
+    else:
+        count = weight.sum((1, 2)) * xg.shape[2]
+    first, second = wd.sum((1, 2)), (wd * d).sum((1, 2))
+    at_least_one = jnp.maximum(count, 1.0)
+    return count, about + first / at_least_one, jnp.maximum(second - first * first / at_least_one, 0.0)
+
+
+def _merge(moments: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Chan's parallel combination of [chips, groups, (count, means, m2s)]: stable, and weighed by examples.
+
+    A sum of squares would need one collective as well, but cancels for large means; gathering the moments of a
+    tile (2C + 1 numbers a chip) costs no more latency.
+    """
+    channels = moments.shape[-1] // 2
+    count, mean, m2 = jnp.split(moments, [1, 1 + channels], axis=-1)
+    total = count.sum(0)
+    at_least_one = jnp.maximum(total, 1.0)
+    merged = (count * mean).sum(0) / at_least_one
+    return total, merged, (m2 + count * (mean - merged) ** 2).sum(0)

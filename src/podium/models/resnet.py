@@ -1,0 +1,163 @@
+"""ResNets v1.5 (the stride sits in the 3×3 convolution) as the paper trained them, and small ones for 32–64 px
+images.
+
+Convolutions compute in `dtype` with fp32 parameters; the logits are fp32. The last scale of every block starts at
+zero, so that a block starts as the identity, and the classifier's weights with σ = 0.01.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+he_normal = nnx.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
+Stem = Literal["conv7", "space_to_depth", "conv3"]
+
+
+class NormFactory(Protocol):
+    """Makes a norm layer for a number of channels: `functools.partial(DistributedBatchNorm, span=…)`."""
+
+    def __call__(
+        self, channels: int, *, scale_init: nnx.Initializer = ..., rngs: nnx.Rngs
+    ) -> Callable[[jax.Array], jax.Array]: ...
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Blocks per stage, channels of the first stage (they double with each stage), and the kind of block."""
+
+    blocks: tuple[int, ...]
+    width: int = 64
+    bottleneck: bool = False
+
+
+SHAPES = {
+    "resnet18": Shape((2, 2, 2, 2)),
+    "resnet34": Shape((3, 4, 6, 3)),
+    "resnet50": Shape((3, 4, 6, 3), bottleneck=True),
+    "resnet101": Shape((3, 4, 23, 3), bottleneck=True),
+    "resnet152": Shape((3, 8, 36, 3), bottleneck=True),
+    # For 32–64 px images, with stem = "conv3".
+    "resnet8": Shape((1, 1, 1), width=32),
+    "resnet14": Shape((2, 2, 2), width=32),
+    "resnet20": Shape((3, 3, 3), width=32),
+}
+
+
+class Block(nnx.Module):
+    """A residual block: two 3×3 convolutions, or 1×1 → 3×3 → 1×1 with four times the channels out."""
+
+    def __init__(
+        self,
+        c_in: int,
+        width: int,
+        *,
+        stride: int,
+        bottleneck: bool,
+        norm: NormFactory,
+        dtype: jnp.dtype,
+        rngs: nnx.Rngs,
+    ) -> None:
+        c_out = width * 4 if bottleneck else width
+        # (kernel, stride, channels) of each convolution of the branch.
+        plan = [(1, 1, width), (3, stride, width), (1, 1, c_out)] if bottleneck else [(3, stride, width), (3, 1, c_out)]
+        self.convs, self.norms = nnx.List(), nnx.List()
+        channels = c_in
+        for i, (kernel, step, out) in enumerate(plan):
+            last = i == len(plan) - 1
+            self.convs.append(_conv(channels, out, kernel, step, dtype, rngs))
+            self.norms.append(
+                norm(out, scale_init=nnx.initializers.zeros if last else nnx.initializers.ones, rngs=rngs)
+            )
+            channels = out
+        self.project = stride != 1 or c_in != c_out
+        if self.project:
+            self.shortcut = _conv(c_in, c_out, 1, stride, dtype, rngs)
+            self.shortcut_norm = norm(c_out, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        y = x
+        for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            y = norm(conv(y))
+            if i < len(self.convs) - 1:
+                y = nnx.relu(y)
+        shortcut = self.shortcut_norm(self.shortcut(x)) if self.project else x
+        return nnx.relu(y + shortcut)
+
+
+class ResNet(nnx.Module):
+    """[batch, height, width, 3] normalised images → [batch, classes] fp32 logits."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        classes: int,
+        *,
+        stem: Stem,
+        norm: NormFactory,
+        dtype: jnp.dtype = jnp.float32,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.stem = stem
+        self.dtype = dtype
+        if stem == "conv7":
+            self.first = _conv(3, shape.width, 7, 2, dtype, rngs)
+        elif stem == "space_to_depth":
+            # 2×2 pixels become channels, and a 4×4 convolution sees the same 8×8 window: the same work, laid
+            # out for hardware that wants many channels (arXiv 2011.03641).
+            self.first = _conv(12, shape.width, 4, 1, dtype, rngs)
+        else:
+            self.first = _conv(3, shape.width, 3, 1, dtype, rngs)
+        self.first_norm = norm(shape.width, rngs=rngs)
+        self.blocks = nnx.List()
+        channels = shape.width
+        for stage, blocks in enumerate(shape.blocks):
+            width = shape.width * 2**stage
+            for i in range(blocks):
+                stride = 2 if stage > 0 and i == 0 else 1
+                block = Block(
+                    channels,
+                    width,
+                    stride=stride,
+                    bottleneck=shape.bottleneck,
+                    norm=norm,
+                    dtype=dtype,
+                    rngs=rngs,
+                )
+                self.blocks.append(block)
+                channels = width * 4 if shape.bottleneck else width
+        self.classifier = nnx.Linear(channels, classes, kernel_init=nnx.initializers.normal(0.01), rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = x.astype(self.dtype)
+        if self.stem == "space_to_depth":
+            x = space_to_depth(x)
+        x = nnx.relu(self.first_norm(self.first(x)))
+        if self.stem != "conv3":
+            x = nnx.max_pool(x, (3, 3), (2, 2), "SAME")
+        for block in self.blocks:
+            x = block(x)
+        return self.classifier(x.astype(jnp.float32).mean((1, 2)))
+
+
+def space_to_depth(x: jax.Array) -> jax.Array:
+    """[b, h, w, c] → [b, h/2, w/2, 4c]."""
+    b, h, w, c = x.shape
+    return x.reshape(b, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 2, 4, 5).reshape(b, h // 2, w // 2, 4 * c)
+
+
+def _conv(c_in: int, c_out: int, kernel: int, stride: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Conv:
+    return nnx.Conv(
+        c_in,
+        c_out,
+        (kernel, kernel),
+        stride,
+        padding="SAME",
+        use_bias=False,
+        dtype=dtype,
+        kernel_init=he_normal,
+        rngs=rngs,
+    )

@@ -1,0 +1,79 @@
+"""Update rules as pure elementwise arithmetic. A rule turns (weight, gradient, momentum) into (weight, momentum),
+given the learning rate and, where it asks for them, the norms of the tensor that the elements belong to. Norms
+come from outside, so the same rule serves a whole tensor on one chip and a slice of it on each of many.
+
+Weight decay and LARS's scaling apply to `adapted` elements only: the kernels, not batch norm's scale and bias nor the
+classifier's bias. (Adapting those too cost 74.28 → 76.14 % at batch 8k in one report.)
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+
+
+class Rule(Protocol):
+    needs_norms: bool
+
+    def __call__(
+        self,
+        weight: jax.Array,
+        gradient: jax.Array,
+        momentum: jax.Array,
+        *,
+        rate: jax.Array,
+        adapted: jax.Array | bool,
+        weight_norm: jax.Array | float,
+        gradient_norm: jax.Array | float,
+    ) -> tuple[jax.Array, jax.Array]: ...
+
+
+@dataclass(frozen=True)
+class SgdRule:
+    """g ← g + βw;  m ← μm + g;  w ← w − rate·(g + μm) with Nesterov, w − rate·m without."""
+
+    momentum: float
+    weight_decay: float
+    nesterov: bool
+    needs_norms = False
+
+    def __call__(self, weight, gradient, momentum, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
+        gradient = gradient + jnp.where(adapted, self.weight_decay, 0.0) * weight
+        momentum = self.momentum * momentum + gradient
+        direction = gradient + self.momentum * momentum if self.nesterov else momentum
+        return weight - rate * direction, momentum
+
+
+@dataclass(frozen=True)
+class LarsRule:
+    """Layer-wise scaling by trust = η‖w‖ / (‖g‖ + β‖w‖), 1 where either norm is 0. Two variants:
+
+    tf (what the paper used, TensorFlow's LARSOptimizer): m ← μm + (g + βw);  w ← w − rate·trust·m
+    scaled_momentum (You et al., MLPerf's JAX code):      m ← μm + rate·trust·(g + βw);  w ← w − m
+
+    They differ when the rate or the trust changes between steps: the first rescales the whole history with today's
+    values, the second keeps each step as it was scaled then.
+    """
+
+    momentum: float
+    weight_decay: float
+    trust: float
+    scaled_momentum: bool
+    needs_norms = True
+
+    def __call__(self, weight, gradient, momentum, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
+        denominator = gradient_norm + self.weight_decay * weight_norm
+        usable = (weight_norm > 0) & (gradient_norm > 0) & adapted
+        trust = jnp.where(usable, self.trust * weight_norm / jnp.where(usable, denominator, 1.0), 1.0)
+        gradient = gradient + jnp.where(adapted, self.weight_decay, 0.0) * weight
+        if self.scaled_momentum:
+            momentum = self.momentum * momentum + rate * trust * gradient
+            return weight - momentum, momentum
+        momentum = self.momentum * momentum + gradient
+        return weight - rate * trust * momentum, momentum
+
+
+def is_adapted(parameter: jax.Array) -> bool:
+    """Kernels have two dimensions or more; batch norm's scale and bias and the classifier's bias have one."""
+    return parameter.ndim > 1

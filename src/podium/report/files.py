@@ -1,0 +1,47 @@
+"""The run directory's records: metrics.jsonl, one JSON object a line, and TensorBoard events."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from tensorboardX import SummaryWriter
+
+from podium.report.events import Evaluated, Listener, Progress, Summary
+
+
+class JsonLines(Listener):
+    """metrics.jsonl: every line stands alone and is written whole, so a killed run's file can still be read."""
+
+    def __init__(self, run: Path) -> None:
+        self._file = (run / "metrics.jsonl").open("a", buffering=1)
+
+    def progress(self, event: Progress) -> None:
+        self._write("train", event)
+
+    def evaluated(self, event: Evaluated) -> None:
+        self._write("evaluation", event)
+
+    def finished(self, event: Summary) -> None:
+        self._write("summary", event)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, kind: str, event: Progress | Evaluated | Summary) -> None:
+        self._file.write(json.dumps({"event": kind, **asdict(event)}) + "\n")
+
+
+class TensorBoard(Listener):
+    def __init__(self, run: Path) -> None:
+        self._writer = SummaryWriter(str(run / "tensorboard"))
+
+    def progress(self, event: Progress) -> None:
+        for name in ("loss", "top1", "learning_rate", "images_per_second", "input_bound"):
+            self._writer.add_scalar(f"train/{name}", getattr(event, name), event.step)
+
+    def evaluated(self, event: Evaluated) -> None:
+        for name in ("loss", "top1", "top5"):
+            self._writer.add_scalar(f"evaluation/{name}", getattr(event, name), event.step)
+
+    def close(self) -> None:
+        self._writer.close()

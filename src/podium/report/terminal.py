@@ -1,0 +1,104 @@
+"""What a person sees: a live progress line in a terminal, plain lines elsewhere, and a summary at the end."""
+
+import sys
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from podium.report import events
+
+_PLAIN_SECONDS = 5.0  # between the lines of a log file
+
+
+def bottleneck(input_bound: float) -> str:
+    """'input-bound 31 %' where the devices wait for images more than a little, else 'compute-bound 97 %'."""
+    return f"input-bound {input_bound:.0%}" if input_bound > 0.1 else f"compute-bound {1 - input_bound:.0%}"
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _numbers(event: events.Progress) -> str:
+    return (
+        f"epoch {event.epoch:.1f}  loss {event.loss:.3f}  lr {event.learning_rate:.3g}  "
+        f"{event.images_per_second:,.0f} images/s  {bottleneck(event.input_bound)}"
+    )
+
+
+class Terminal(events.Listener):
+    """Prints to `stream`; live if that is a terminal."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = Console(file=sys.stderr if quiet else sys.stdout, highlight=False)
+        self._live: Progress | None = None
+        self._task = None
+        self._steps = 0
+        self._last_line = 0.0
+
+    def note(self, message: str) -> None:
+        self.console.print(message, style="dim")
+
+    def started(self, event: events.Started) -> None:
+        self._steps = event.steps
+        self.console.print(
+            f"[bold]{event.recipe}[/]: {event.train_images:,} images, {event.classes} classes, "
+            f"{event.parameters / 1e6:.2f} M parameters; batch {event.batch_global} on {event.torus} {event.platform} "
+            f"chips, batch norm over {event.norm_span} examples"
+        )
+        self.note(f"run {event.run} · cache {event.cache} · {event.decoder}")
+        if event.first_step:
+            self.console.print(f"resumes after step {event.first_step:,} of {event.steps:,}")
+        if self.console.is_terminal:
+            columns: list[ProgressColumn] = [
+                TextColumn("[bold]step {task.completed:.0f}/{task.total:.0f}"),
+                BarColumn(bar_width=20),
+                TextColumn("{task.fields[numbers]}"),
+                _Eta(),
+            ]
+            self._live = Progress(*columns, console=self.console)
+            self._task = self._live.add_task("", total=event.steps, completed=event.first_step, numbers="", eta="")
+            self._live.start()
+
+    def progress(self, event: events.Progress) -> None:
+        if self._live is not None and self._task is not None:
+            eta = f"ETA {duration(event.eta_seconds)}"
+            self._live.update(self._task, completed=event.step, numbers=_numbers(event), eta=eta)
+        elif time.monotonic() - self._last_line >= _PLAIN_SECONDS or event.step >= self._steps:
+            self._last_line = time.monotonic()
+            self.console.print(
+                f"step {event.step}/{self._steps}  {_numbers(event)}  ETA {duration(event.eta_seconds)}",
+                soft_wrap=True,
+            )
+
+    def evaluated(self, event: events.Evaluated) -> None:
+        self.console.print(
+            f"evaluation at epoch {event.epoch:.1f}: [bold]top-1 {event.top1:.2%}[/]  top-5 {event.top5:.2%}  "
+            f"loss {event.loss:.3f}  ({event.images:,} images, {event.seconds:.1f} s)"
+        )
+
+    def finished(self, event: events.Summary) -> None:
+        self.close()
+        table = Table(show_header=False, box=None, padding=(0, 2))
+        table.add_row("top-1 accuracy", f"[bold green]{event.accuracy:.2%}[/]")
+        table.add_row("top-5 accuracy", f"{event.top5:.2%}")
+        table.add_row("training time", f"{duration(event.train_seconds)} (+ {event.compile_seconds:.0f} s to compile)")
+        table.add_row("throughput", f"{event.images_per_second:,.0f} images/s, {bottleneck(event.input_bound)}")
+        table.add_row("run", event.run)
+        self.console.print(table)
+        self.note(f"next: podium eval {event.run} · podium predict {event.run} IMAGE…")
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+class _Eta(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(task.fields["eta"], style="cyan")

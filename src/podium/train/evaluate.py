@@ -1,0 +1,46 @@
+"""Exact evaluation: sharded over the chips, padded to whole batches, the padding masked; every image is counted once,
+or the run fails. Totals stay on the devices until the last batch.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from podium.data.feed import Feed, local_rows
+from podium.data.loader import EvalLoader
+from podium.data.shards import ImageSet
+from podium.recipe import Recipe
+from podium.report.events import Evaluated
+from podium.train.step import State, Step
+
+
+class Evaluator:
+    def __init__(self, recipe: Recipe, step: Step, images: ImageSet, cache_budget_bytes: int | None = None) -> None:
+        self._step, self._images, self._batch_global = step, images, recipe.batch_global
+        rows = local_rows(step.eval_batches, recipe.batch_global)
+        self._loader = EvalLoader(images, recipe.data, recipe.batch_global, rows, cache_budget_bytes)
+
+    def __call__(self, state: State, steps: int, epoch: float, program: Callable[..., Any] | None = None) -> Evaluated:
+        """`steps` and `epoch` say how far `state` was trained; `program` is `step.evaluate`, compiled ahead."""
+        program = program or self._step.evaluate
+        began = time.perf_counter()
+        totals = self._step.zero_totals()
+        indices = range(self._loader.batches)
+        with Feed(self._loader, indices, self._step.eval_batches, self._batch_global) as feed:
+            for batch in feed:
+                totals = program(state, totals, batch)
+        counted = jax.device_get(totals)
+        images = int(counted["images"])
+        if images != len(self._images):
+            raise RuntimeError(f"evaluation counted {images} images of {len(self._images)}")
+        return Evaluated(
+            step=steps,
+            epoch=epoch,
+            images=images,
+            top1=float(counted["top1"] / images),
+            top5=float(counted["top5"] / images),
+            loss=float(counted["loss"] / images),
+            seconds=time.perf_counter() - began,
+        )

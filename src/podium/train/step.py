@@ -1,0 +1,183 @@
+"""The compiled programs of a run: initialise, train, evaluate. `build_step(recipe, mesh)` is the one seam through
+which `train`, `eval`, `bench` and `plan` get them, so what is planned or measured is exactly what runs. Nothing
+here reads data or waits for a device.
+
+One training step, on every chip (`shard_map`): normalise the pixels → forward and backward in the recipe's precision
+→ one sum over the torus of gradients, batch-norm statistics and metrics → the optimizer's update. A dispatch runs
+several steps as a scan on the device.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import lax
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from podium import optim, topology
+from podium.models import build_model
+from podium.recipe import Data, Recipe
+from podium.topology import AXES
+
+Batch = dict[str, jax.Array]
+"""image uint8 […, batch, size, size, 3] · label int32 […, batch] (−1: padding) · colour float32 […, batch, 3]"""
+Metrics = dict[str, jax.Array]
+ModelFactory = Callable[[nnx.Rngs], nnx.Module]
+
+# Without these, XLA:CPU's weight-gradient convolutions are several times slower than oneDNN's (results/step).
+_CPU_OPTIONS = {
+    "xla_cpu_experimental_ynn_fusion_type": ",".join(
+        f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "ELTWISE", "REDUCE")
+    )
+}
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    """Everything that a step changes."""
+
+    step: jax.Array
+    params: Any
+    stats: Any
+    momenta: Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """The compiled programs, and where their arguments live."""
+
+    init: Callable[[], State]
+    train: Any
+    """(state, batch with a leading axis of steps) → (state, metrics [steps]); the state is donated."""
+    evaluate: Any
+    """(state, totals, batch) → totals; the totals are donated."""
+    zero_totals: Callable[[], Metrics]
+    predict: Any
+    """(state, images) → probabilities [batch, classes]."""
+    train_batches: jax.sharding.NamedSharding
+    eval_batches: jax.sharding.NamedSharding
+
+
+def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> Step:
+    """Programs for `recipe` on `mesh`. `make_model(rngs)` replaces the recipe's network: an NNX module from normalised
+    images to logits, best built with `podium.models.build_norm(recipe.model)` as its norm."""
+    dtype = convolution_dtype(recipe, mesh)
+    make_model = make_model or (lambda rngs: build_model(recipe.model, recipe.model.classes, dtype, rngs))
+    graph, *_ = nnx.split(nnx.eval_shape(lambda: make_model(nnx.Rngs(0))), nnx.Param, nnx.BatchStat, ...)
+    rule, schedule = optim.build_rule(recipe.optimizer), optim.build_schedule(recipe)
+    chips = mesh.size
+
+    def initialise() -> State:
+        _, params, stats, _ = nnx.split(make_model(nnx.Rngs(recipe.seed)), nnx.Param, nnx.BatchStat, ...)
+        return State(jnp.zeros((), jnp.int32), params, stats, jax.tree.map(jnp.zeros_like, params))
+
+    def forward(params: Any, stats: Any, batch: Batch, train: bool) -> tuple[jax.Array, Any]:
+        model = nnx.merge(graph, params, stats, copy=True)
+        model.train() if train else model.eval()
+        logits = model(normalise_pixels(batch["image"], recipe.data, batch.get("colour")))
+        return logits.astype(jnp.float32), nnx.state(model, nnx.BatchStat)
+
+    def train_one(state: State, batch: Batch) -> tuple[State, Metrics]:
+        def objective(params: Any) -> tuple[jax.Array, tuple[Any, jax.Array]]:
+            logits, stats = forward(params, state.stats, batch, train=True)
+            losses = cross_entropy(logits, batch["label"], recipe.label_smoothing)
+            return losses.sum() / recipe.batch_global, (stats, _hits(logits, batch["label"], 1).sum())
+
+        # Parameters that vary by chip have gradients that do: summing them over the torus is then ours to do.
+        params = lax.pcast(state.params, AXES, to="varying")
+        (loss, (stats, hits)), gradients = jax.value_and_grad(objective, has_aux=True)(params)
+        stats = jax.tree.map(lambda s: s / chips, stats)
+        gradients, stats, loss, hits = lax.psum((gradients, stats, loss, hits), AXES)
+        rate = jnp.asarray(schedule(state.step), jnp.float32)
+        new_params, momenta = optim.update(rule, state.params, gradients, state.momenta, rate)
+        metrics = {"loss": loss, "top1": hits / recipe.batch_global, "learning_rate": rate}
+        return State(state.step + 1, new_params, stats, momenta), metrics
+
+    def train(state: State, batches: Batch) -> tuple[State, Metrics]:
+        # XLA:CPU runs convolutions inside a loop more than 20 times slower than outside one, so there it is unrolled.
+        return lax.scan(train_one, state, batches, unroll=is_cpu(mesh))
+
+    def evaluate(state: State, totals: Metrics, batch: Batch) -> Metrics:
+        logits, _ = forward(state.params, state.stats, batch, train=False)
+        label = batch["label"]
+        counted = label >= 0
+        losses = cross_entropy(logits, jnp.maximum(label, 0), 0.0)
+        of_batch = {
+            "images": counted.sum(),
+            "top1": (_hits(logits, label, 1) & counted).sum(),
+            "top5": (_hits(logits, label, 5) & counted).sum(),
+            "loss": jnp.where(counted, losses, 0.0).sum(),
+        }
+        return jax.tree.map(lambda total, part: total + lax.psum(part, AXES), totals, of_batch)
+
+    def predict(state: State, image: jax.Array) -> jax.Array:
+        return jax.nn.softmax(forward(state.params, state.stats, {"image": image}, train=False)[0])
+
+    options = _CPU_OPTIONS if is_cpu(mesh) else None
+    everywhere = topology.replicated(mesh)
+    steps_then_batch = topology.batch_sharding(mesh, leading=1)
+    batch_only = topology.batch_sharding(mesh)
+
+    def on_every_chip(f: Callable, in_specs: Any, out_specs: Any, donate: Any) -> Any:
+        mapped = jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
+        return jax.jit(mapped, donate_argnums=donate, compiler_options=options)
+
+    return Step(
+        init=jax.jit(initialise, out_shardings=everywhere),
+        train=on_every_chip(train, (P(), steps_then_batch.spec), (P(), P()), donate=0),
+        evaluate=on_every_chip(evaluate, (P(), P(), batch_only.spec), P(), donate=1),
+        zero_totals=jax.jit(_zero_totals, out_shardings=everywhere),
+        predict=jax.jit(predict),
+        train_batches=steps_then_batch,
+        eval_batches=batch_only,
+    )
+
+
+def is_cpu(mesh: Mesh) -> bool:
+    return mesh.devices.flat[0].platform == "cpu"
+
+
+def convolution_dtype(recipe: Recipe, mesh: Mesh) -> Any:
+    if recipe.precision == "auto":
+        return jnp.float32 if is_cpu(mesh) else jnp.bfloat16
+    return {"bf16": jnp.bfloat16, "fp32": jnp.float32}[recipe.precision]
+
+
+def normalise_pixels(image: jax.Array, data: Data, colour: jax.Array | None = None) -> jax.Array:
+    """uint8 → normalised fp32, colours changed by factors [batch, 3] of brightness, contrast, saturation."""
+    x = image.astype(jnp.float32) / 255
+    if colour is not None:
+        brightness, contrast, saturation = (colour[:, i, None, None, None] for i in range(3))
+        x = x * brightness
+        luma = (x * jnp.array([0.299, 0.587, 0.114])).sum(-1, keepdims=True)
+        x = luma + saturation * (x - luma)
+        middle = luma.mean((1, 2), keepdims=True)
+        x = jnp.clip(middle + contrast * (x - middle), 0.0, 1.0)
+    return (x - jnp.array(data.mean)) / jnp.array(data.std)
+
+
+def cross_entropy(logits: jax.Array, label: jax.Array, smoothing: float) -> jax.Array:
+    """Per example; `smoothing` of the weight is spread evenly over all classes."""
+    log_p = jax.nn.log_softmax(logits)
+    of_label = jnp.take_along_axis(log_p, label[:, None], axis=-1)[:, 0]
+    return -((1 - smoothing) * of_label + smoothing * log_p.mean(-1))
+
+
+def _hits(logits: jax.Array, label: jax.Array, k: int) -> jax.Array:
+    """Whether fewer than k classes score above the label's."""
+    of_label = jnp.take_along_axis(logits, jnp.maximum(label, 0)[:, None], axis=-1)
+    return (logits > of_label).sum(-1) < k
+
+
+def _zero_totals() -> Metrics:
+    return {
+        "images": jnp.zeros((), jnp.int32),
+        "top1": jnp.zeros((), jnp.int32),
+        "top5": jnp.zeros((), jnp.int32),
+        "loss": jnp.zeros((), jnp.float32),
+    }

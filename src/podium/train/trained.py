@@ -1,0 +1,84 @@
+"""A trained network, opened from its run directory: to evaluate it again, or to classify images."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+from PIL import Image
+
+from podium import topology
+from podium.data import decode
+from podium.data.crops import centre_boxes
+from podium.data.shards import ImageSet
+from podium.errors import UserError
+from podium.report.events import Evaluated
+from podium.train import run_directory
+from podium.train.checkpoint import Checkpoints, shaped
+from podium.train.evaluate import Evaluator
+from podium.train.step import ModelFactory, State, Step, build_step
+
+
+@dataclass(frozen=True)
+class Trained:
+    info: run_directory.RunInfo
+    step: Step
+    state: State
+
+    @property
+    def steps(self) -> int:
+        return int(self.state.step)
+
+    def evaluate(self, data: str | Path | None = None) -> Evaluated:
+        """Exact accuracy on the validation images of `data`, by default those it was trained beside."""
+        images = ImageSet.open(data or self.info.data, "validation")
+        if images.classes != self.info.classes:
+            raise UserError(
+                f"{images.directory} has {len(images.classes)} classes that are not the run's "
+                f"{len(self.info.classes)}; evaluate on data with the same class names"
+            )
+        recipe = self.info.recipe
+        epoch = self.steps * recipe.batch_global / recipe.data.train_images
+        return Evaluator(recipe, self.step, images)(self.state, self.steps, epoch)
+
+    def predict(self, files: Sequence[Path]) -> np.ndarray:
+        """Probabilities [file, class], from the same centre crop as in evaluation."""
+        data = self.info.recipe.data
+        batch = np.empty((len(files), data.image_size, data.image_size, 3), np.uint8)
+        for row, file in enumerate(files):
+            pixels = _pixels(file)
+            box = centre_boxes(data.eval_share, np.array([[pixels.shape[1], pixels.shape[0]]]))
+            decode.resize_batch([pixels], box, np.zeros(1, np.uint8), batch[row : row + 1], threads=1)
+        return np.asarray(self.step.predict(self.state, batch))
+
+
+def open_run(run: str | Path, make_model: ModelFactory | None = None) -> Trained:
+    """The newest checkpoint of a run. A run of your own network needs its `make_model` again."""
+    run = Path(run)
+    info = run_directory.read(run)
+    rows, cols, devices = topology.find_devices(info.recipe.torus)
+    mesh = topology.lay_out(rows, cols, info.recipe.batch_global, info.recipe.model.norm_span).mesh(devices)
+    step = build_step(info.recipe, mesh, make_model)
+    with Checkpoints(run) as checkpoints:
+        newest = checkpoints.latest()
+        if newest is None:
+            raise UserError(f"{run} has no checkpoint yet; train on with podium train --run {run}")
+        like = shaped(jax.eval_shape(step.init), topology.replicated(mesh))
+        return Trained(info, step, checkpoints.restore(newest, like))
+
+
+def _pixels(file: Path) -> np.ndarray:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"image {file} cannot be read: {error.strerror}; give a readable file") from None
+    try:
+        return decode.decode_pixels(content)
+    except decode.DecodeError as broken:
+        try:  # not a JPEG: Pillow knows more formats
+            with Image.open(io.BytesIO(content)) as image:
+                return np.asarray(image.convert("RGB"))
+        except Exception:
+            raise UserError(f"image {file} cannot be decoded ({broken}); give a whole JPEG or PNG file") from None

@@ -1,0 +1,172 @@
+"""Distributed batch norm against plain NumPy, against one device that holds the whole span, and against Flax."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import PartitionSpec as P
+
+from podium.errors import UserError
+from podium.models import DistributedBatchNorm
+from podium.topology import AXES, lay_out
+
+BATCH, CHANNELS = 32, 3
+SPANS = [1, 2, 4, 8, 16, 32]  # a quarter of a chip's batch (4) to the whole torus (2×4 chips)
+
+
+def examples(mean=0.5, std=2.0, seed=0):
+    rng = np.random.default_rng(seed)
+    x = (rng.standard_normal((BATCH, 2, 3, CHANNELS)) * std + mean).astype(np.float32)
+    dy = rng.standard_normal(x.shape).astype(np.float32)
+    return x, dy
+
+
+def run(x, dy, span, rows, cols, mask=None, mean_over_chips=True):
+    """(y, dx, dscale, dbias, moving mean, moving var) of one training call on rows × cols chips."""
+    mesh = lay_out(rows, cols, BATCH, span).mesh(jax.devices()[: rows * cols])
+    norm = DistributedBatchNorm(CHANNELS, span=span, rngs=nnx.Rngs(0))
+    norm.scale[...] = jnp.array([1.0, -2.0, 0.5])
+    norm.bias[...] = jnp.array([0.0, 1.0, -3.0])
+    graph, params, stats = nnx.split(norm, nnx.Param, nnx.BatchStat)
+
+    def on_chip(params, stats, x, dy, mask):
+        def f(params, x):
+            layer = nnx.merge(graph, params, stats, copy=True)
+            y = layer(x, mask)
+            return (y * dy).sum(), (y, nnx.state(layer, nnx.BatchStat))
+
+        (_, (y, new)), (dparams, dx) = jax.value_and_grad(f, argnums=(0, 1), has_aux=True)(params, x)
+        return y, dx, dparams, jax.tree.map(lambda s: jax.lax.pmean(s, AXES), new)
+
+    mask = np.ones(BATCH, np.float32) if mask is None else mask
+    program = jax.jit(jax.shard_map(
+        on_chip, mesh=mesh, in_specs=(P(), P(), P(AXES), P(AXES), P(AXES)), out_specs=(P(AXES), P(AXES), P(), P())
+    ))  # fmt: skip
+    y, dx, dparams, new = jax.device_get(program(params, stats, x, dy, mask))
+    return y, dx, dparams["scale"][...], dparams["bias"][...], new["mean"][...], new["var"][...]
+
+
+def reference(x, dy, span, mask=None, epsilon=1e-5, momentum=0.9):
+    """The definition, in float64: each run of `span` examples on its own."""
+    scale, bias = np.array([1.0, -2.0, 0.5]), np.array([0.0, 1.0, -3.0])
+    x, dy = x.astype(np.float64), dy.astype(np.float64)
+    mask = np.ones(len(x)) if mask is None else mask
+    y, dx, dscale, dbias, means, variances = [], [], 0, 0, [], []
+    for first in range(0, len(x), span):
+        xs, ds = x[first : first + span], dy[first : first + span]
+        w = np.broadcast_to(mask[first : first + span, None, None, None], (*xs.shape[:3], 1))
+        n = w.sum()
+        mean = (w * xs).sum((0, 1, 2)) / n
+        var = (w * (xs - mean) ** 2).sum((0, 1, 2)) / n
+        inverse = 1 / np.sqrt(var + epsilon)
+        hat = (xs - mean) * inverse
+        y.append(hat * scale + bias)
+        through = ds.sum((0, 1, 2)) / n + hat * (ds * hat).sum((0, 1, 2)) / n
+        dx.append(scale * inverse * (ds - w * through))
+        dscale, dbias = dscale + (ds * hat).sum((0, 1, 2)), dbias + ds.sum((0, 1, 2))
+        means.append(mean)
+        variances.append(var)
+    moving = (1 - momentum) * np.mean(means, 0), momentum + (1 - momentum) * np.mean(variances, 0)
+    return np.concatenate(y), np.concatenate(dx), dscale, dbias, *moving
+
+
+def agree(got, want, atol=2e-5):
+    for name, a, b in zip(("y", "dx", "dscale", "dbias", "mean", "var"), got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_eight_chips_agree_with_numpy(span):
+    x, dy = examples()
+    agree(run(x, dy, span, 2, 4), reference(x, dy, span))
+
+
+@pytest.mark.parametrize("span", [2, 8, 32])
+def test_eight_chips_agree_with_one_that_holds_every_span(span):
+    x, dy = examples(seed=1)
+    agree(run(x, dy, span, 2, 4), run(x, dy, span, 1, 1))
+
+
+@pytest.mark.parametrize("span", [4, 16])
+def test_numpys_gradient_is_the_true_gradient(span):
+    # The reference itself, checked by finite differences: otherwise both could share a wrong formula.
+    x, dy = examples(seed=2)
+    dx = reference(x, dy, span)[1]
+    direction = np.random.default_rng(3).standard_normal(x.shape)
+    step = 1e-5
+    ahead, behind = (np.sum(reference(x + s * step * direction, dy, span)[0] * dy) for s in (1, -1))
+    assert (ahead - behind) / (2 * step) == pytest.approx((dx * direction).sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("span", [8, 32])
+def test_unequal_counts_weigh_by_examples(span):
+    x, dy = examples(seed=4)
+    mask = np.ones(BATCH, np.float32)
+    mask[[0, 1, 2, 3, 5, 17]] = 0  # the first chip has nothing that counts
+    agree(run(x, dy, span, 2, 4, mask), reference(x, dy, span, mask))
+
+
+@pytest.mark.parametrize("span", [2, 16])
+def test_large_means_do_not_cancel(span):
+    # E[x²] − E[x]² in fp32 would have an error of about 1e4² · 6e-8 = 6 on a variance of 1.
+    x, dy = examples(mean=1e4, std=1.0)
+    y, *_, var = run(x, dy, span, 2, 4)
+    want_y, *_, want_var = reference(x, dy, span)
+    np.testing.assert_allclose(var, want_var, rtol=1e-3)
+    np.testing.assert_allclose(y, want_y, atol=5e-3)
+
+
+def test_agrees_with_flax_where_both_apply():
+    x, _ = examples(seed=5)
+    ours = DistributedBatchNorm(CHANNELS, span=BATCH, momentum=0.9, epsilon=1e-5, rngs=nnx.Rngs(0))
+    theirs = nnx.BatchNorm(CHANNELS, momentum=0.9, epsilon=1e-5, rngs=nnx.Rngs(0))
+    np.testing.assert_allclose(ours(x), theirs(x), atol=1e-5)
+    np.testing.assert_allclose(ours.mean[...], theirs.mean[...], rtol=1e-5)
+    np.testing.assert_allclose(ours.var[...], theirs.var[...], rtol=1e-5)
+    ours.eval()
+    theirs.eval()
+    np.testing.assert_allclose(ours(x), theirs(x), atol=1e-5)
+
+    gradients = [jax.grad(lambda x, layer=layer: (_training(layer)(x) ** 3).sum())(x) for layer in (ours, theirs)]
+    np.testing.assert_allclose(*gradients, atol=2e-4)
+
+
+def _training(layer):
+    """A copy to train with, since a layer may not change inside `grad`."""
+    copy = nnx.merge(*nnx.split(layer), copy=True)
+    copy.train()
+    return copy
+
+
+def test_one_collective_forward_and_one_backward():
+    span, (x, dy) = 16, examples()
+    mesh = lay_out(2, 4, BATCH, span).mesh(jax.devices()[:8])
+    graph, state = nnx.split(DistributedBatchNorm(CHANNELS, span=span, rngs=nnx.Rngs(0)))
+
+    def dx(x, dy):
+        return jax.grad(lambda x: (nnx.merge(graph, state, copy=True)(x) * dy).sum())(x)
+
+    compiled = (
+        jax.jit(jax.shard_map(dx, mesh=mesh, in_specs=(P(AXES), P(AXES)), out_specs=P(AXES))).lower(x, dy).compile()
+    )
+    collectives = re.findall(r" (all-[a-z]+|collective-[a-z]+|reduce-scatter)(?:-start)?\(", compiled.as_text())
+    assert sorted(collectives) == ["all-gather", "all-reduce"]
+
+
+def test_half_precision_input_keeps_fp32_statistics():
+    x, _ = examples(mean=30.0)
+    norm = DistributedBatchNorm(CHANNELS, span=BATCH, rngs=nnx.Rngs(0))
+    y = norm(jnp.asarray(x, jnp.bfloat16))
+    assert y.dtype == jnp.bfloat16
+    assert norm.var[...].dtype == jnp.float32
+    want = np.asarray(jnp.asarray(x, jnp.bfloat16), np.float64)
+    np.testing.assert_allclose(norm.var[...], 0.9 + 0.1 * want.var((0, 1, 2)), rtol=1e-4)
+
+
+def test_a_span_that_the_mesh_was_not_built_for_is_refused():
+    norm = DistributedBatchNorm(CHANNELS, span=2 * BATCH, rngs=nnx.Rngs(0))
+    with pytest.raises(UserError, match=r"span of 64 examples needs 2 chips of 32 and the tile has 1"):
+        norm(examples()[0])

@@ -1,0 +1,104 @@
+"""Rules against NumPy and numbers worked by hand; schedules at their corners."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from podium import optim, recipe
+
+RULES = {
+    "sgd": recipe.Sgd("sgd", 0.1, momentum=0.9, nesterov=False, weight_decay=0.01),
+    "nesterov": recipe.Sgd("sgd", 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "lars-tf": recipe.Lars("lars", 0.1, variant="tf", momentum=0.9, weight_decay=0.01, trust=0.1),
+    "lars-scaled": recipe.Lars("lars", 0.1, variant="scaled_momentum", momentum=0.9, weight_decay=0.01, trust=0.1),
+}
+
+
+def in_numpy(settings, w, m, g, rate, adapted):
+    decay = settings.weight_decay if adapted else 0.0
+    if isinstance(settings, recipe.Sgd):
+        g = g + decay * w
+        m = settings.momentum * m + g
+        return w - rate * (g + settings.momentum * m if settings.nesterov else m), m
+    w_norm, g_norm = np.sqrt((w**2).sum()), np.sqrt((g**2).sum())
+    trust = settings.trust * w_norm / (g_norm + decay * w_norm) if adapted and w_norm > 0 and g_norm > 0 else 1.0
+    g = g + decay * w
+    if settings.variant == "tf":
+        m = settings.momentum * m + g
+        return w - rate * trust * m, m
+    m = settings.momentum * m + rate * trust * g
+    return w - m, m
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_trajectory_agrees_with_numpy(name):
+    rng = np.random.default_rng(0)
+    params = {"kernel": rng.standard_normal((4, 5)), "bias": rng.standard_normal(5), "zero": np.zeros((3, 3))}
+    momenta = {key: np.zeros_like(value) for key, value in params.items()}
+    ours, our_momenta = ({k: jnp.asarray(v, jnp.float32) for k, v in tree.items()} for tree in (params, momenta))
+    rule = optim.build_rule(RULES[name])
+    for step in range(5):
+        gradients = {key: rng.standard_normal(value.shape) for key, value in params.items()}
+        rate = 0.1 * (step + 1)  # a changing rate tells the LARS variants apart
+        theirs = {
+            k: in_numpy(RULES[name], params[k], momenta[k], gradients[k], rate, params[k].ndim > 1) for k in params
+        }
+        params, momenta = ({k: v[i] for k, v in theirs.items()} for i in (0, 1))
+        gradients = {k: jnp.asarray(v, jnp.float32) for k, v in gradients.items()}
+        ours, our_momenta = optim.update(rule, ours, gradients, our_momenta, jnp.float32(rate))
+    for key in params:
+        np.testing.assert_allclose(ours[key], params[key], rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(our_momenta[key], momenta[key], rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        # w = (3, 4), ‖w‖ = 5; g = (0, 1), ‖g‖ = 1; trust = 0.1·5/(1 + 0.01·5) = 0.476190; rate 0.1, twice the same g.
+        # Step 1, both variants: g + 0.01·w = (0.03, 1.04); w − 0.1·0.476190·(0.03, 1.04) = (2.998571, 3.950476).
+        # Step 2, tf: ‖w‖ = 4.959567, trust = 0.1·4.959567/(1.04959567) = 0.472522; g' = (0.029986, 1.039505);
+        #   m = 0.9·(0.03, 1.04) + g' = (0.056986, 1.975505); w − 0.0472522·m = (2.995879, 3.857129).
+        ("lars-tf", (2.995879, 3.857129)),
+        # Step 2, scaled: m = 0.9·0.0476190·(0.03, 1.04) + 0.0472522·g' = (0.002703, 0.093690);
+        #   w − m = (2.995869, 3.856786).
+        ("lars-scaled", (2.995869, 3.856786)),
+    ],
+)
+def test_two_lars_steps_worked_by_hand(name, weights):
+    rule = optim.build_rule(RULES[name])
+    w, m, g = jnp.array([[3.0, 4.0]]), jnp.zeros((1, 2)), jnp.array([[0.0, 1.0]])
+    for _ in range(2):
+        (w,), (m,) = optim.update(rule, [w], [g], [m], jnp.float32(0.1))
+    np.testing.assert_allclose(w[0], weights, atol=2e-6)
+
+
+def test_batch_norm_and_biases_are_neither_decayed_nor_scaled():
+    for settings in RULES.values():
+        ((w,), _) = optim.update(
+            optim.build_rule(settings), [jnp.full(3, 2.0)], [jnp.zeros(3)], [jnp.zeros(3)], jnp.float32(1.0)
+        )
+        np.testing.assert_array_equal(w, 2.0)
+
+
+def schedule(**section):
+    r = recipe.load("demo", ["epochs=10", "batch_global=64", "optimizer.learning_rate=0.8"])
+    table = recipe.to_dict(r)
+    table["schedule"] = section
+    r = recipe.from_dict(table).for_data(10, 640, 64)  # 10 steps an epoch, 100 in all
+    return optim.build_schedule(r)
+
+
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [
+        ({"decay": "polynomial", "warmup_epochs": 2, "power": 2}, {0: 0, 10: 0.4, 20: 0.8, 60: 0.8 * 0.25, 100: 0}),
+        ({"decay": "cosine", "warmup_epochs": 2}, {0: 0, 20: 0.8, 60: 0.4, 100: 0}),
+        ({"decay": "cosine", "warmup_epochs": 0}, {0: 0.8, 50: 0.4, 100: 0}),
+        ({"decay": "steps", "warmup_epochs": 1, "at_epochs": [3, 6], "factor": 0.1},
+         {5: 0.4, 10: 0.8, 29: 0.8, 31: 0.08, 59: 0.08, 61: 0.008}),
+    ],
+)  # fmt: skip
+def test_schedules_at_their_corners(section, values):
+    rate = schedule(**section)
+    for step, value in values.items():
+        assert float(rate(step)) == pytest.approx(value, abs=1e-6), step
