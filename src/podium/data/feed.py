@@ -1,4 +1,4 @@
-"""Takes host batches to the devices ahead of time. One thread fills buffers and starts the transfers; two batches are
+"""Takes host batches to the devices ahead of time. One thread fills batches and starts their transfers; two batches are
 in flight while the devices compute. The consumer learns how long it was kept waiting, which is how the progress
 line can say whether the input or the compute is the bottleneck.
 """
@@ -32,8 +32,8 @@ def local_rows(sharding: NamedSharding, batch_global: int) -> np.ndarray:
 
 
 def to_devices(batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, batch_global: int) -> dict[str, jax.Array]:
-    """Starts the transfer of this host's part of a global batch. The arrays are copies: the buffers may be filled again
-    once they are ready (`device_put` of a NumPy array may otherwise alias it on a CPU, jax#37830)."""
+    """Starts the transfer of this host's part of a global batch. On a CPU nothing is copied: the arrays *are* the
+    buffers (whatever `may_alias` says), which is why a batch's buffers are never filled a second time."""
     axis = len(sharding.spec) - 1
 
     def one(host: np.ndarray) -> jax.Array:
@@ -42,7 +42,7 @@ def to_devices(batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, batc
         for device, indices in sharding.addressable_devices_indices_map(shape).items():
             first, last = np.searchsorted(rows, [indices[axis].start or 0, (indices[axis].stop or batch_global) - 1])
             part = host[(slice(None),) * axis + (slice(first, last + 1),)]
-            parts.append(jax.device_put(part, device, may_alias=False))
+            parts.append(jax.device_put(part, device))
         return jax.make_array_from_single_device_arrays(shape, sharding, parts)
 
     return {name: one(host) for name, host in batch.items()}
@@ -82,14 +82,10 @@ class Feed(Iterator[dict[str, jax.Array]]):
 
     def _run(self) -> None:
         try:
-            buffers = [self._loader.new_batch() for _ in range(_IN_FLIGHT)]
-            sent: list[dict[str, jax.Array] | None] = [None] * _IN_FLIGHT
-            for turn, index in enumerate(self._indices):
-                slot = turn % _IN_FLIGHT
-                jax.block_until_ready(sent[slot])  # the copy out of this buffer has ended
-                self._loader.fill(buffers[slot], index)
-                sent[slot] = to_devices(buffers[slot], self._sharding, self._rows, self._batch_global)
-                self._put(sent[slot])
+            for index in self._indices:
+                batch = self._loader.new_batch()
+                self._loader.fill(batch, index)
+                self._put(to_devices(batch, self._sharding, self._rows, self._batch_global))
                 if self._stopped.is_set():
                     return
             self._put(None)

@@ -45,7 +45,7 @@ class TrainLoader:
         self.broken = Broken()
 
     def new_batch(self) -> HostBatch:
-        """Buffers for one dispatch, to be filled again and again."""
+        """Empty arrays for one dispatch."""
         steps, rows, size = self.recipe.steps_per_dispatch, len(self.rows), self.recipe.data.image_size
         batch: HostBatch = {
             "image": np.empty((steps, rows, size, size, 3), np.uint8),

@@ -1,0 +1,132 @@
+"""`manifest.json`, the list of contents of a prepared directory: classes, splits, and a hash for every shard
+and for the whole. It is written last and atomically, so a directory without one is unfinished. The shards
+themselves are the business of `shards`."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from podium.errors import UserError
+
+FORMAT = "podium-shards-1"
+MANIFEST = "manifest.json"
+WORK = ".prepare"
+"""The folder inside an output directory where `prepare` keeps its journal until the manifest is written."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    file: str
+    images: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    classes: tuple[str, ...]
+    splits: dict[str, tuple[Shard, ...]]
+    plan: str
+    """A hash of what the shards were made from: a second run of the same preparation recognises its own
+    work."""
+
+    @property
+    def content_hash(self) -> str:
+        """Of classes, order and every stored byte; the same on every machine."""
+        hashes = {name: [shard.sha256 for shard in shards] for name, shards in self.splits.items()}
+        text = json.dumps([FORMAT, self.classes, hashes], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def images(self, split: str) -> int:
+        return sum(shard.images for shard in self.splits[split])
+
+
+def damaged(path: Path, reason: object) -> UserError:
+    return UserError(f"{path} is damaged ({reason}); copy it again or prepare the data again")
+
+
+def write_manifest(
+    directory: str | Path, classes: Sequence[str], splits: Mapping[str, Sequence[Shard]], plan: str
+) -> Manifest:
+    """The last file written: it makes the directory a finished one."""
+    manifest = Manifest(tuple(classes), {name: tuple(shards) for name, shards in splits.items()}, plan)
+    text = {
+        "format": FORMAT,
+        "content_hash": manifest.content_hash,
+        "splits": {
+            name: {"images": manifest.images(name), "shards": [asdict(shard) for shard in shards]}
+            for name, shards in manifest.splits.items()
+        },
+        "classes": manifest.classes,
+        "plan": plan,
+        "created_by": {package: _version(package) for package in ("podium", "pyarrow", "pillow")},
+    }
+    write_atomic(Path(directory) / MANIFEST, json.dumps(text, indent=1, ensure_ascii=False))
+    return manifest
+
+
+def read_manifest(directory: str | Path) -> Manifest:
+    """Of a finished directory; anything else is an error that says how to get one."""
+    directory, how = Path(directory), "make a prepared directory with: podium prepare SOURCE OUT"
+    if not directory.is_dir():
+        raise UserError(f"{directory} is not a directory; {how}")
+    try:
+        text = (directory / MANIFEST).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if (directory / WORK).is_dir():
+            how = "run the same podium prepare again, and it resumes"
+            raise UserError(f"{directory} is unfinished; {how}") from None
+        raise UserError(f"{directory} has no {MANIFEST}; {how}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise damaged(directory / MANIFEST, error) from error
+    try:
+        found = json.loads(text)
+        if found["format"] != FORMAT:
+            how = f"prepare it again with this Podium, which reads {FORMAT!r}"
+            raise UserError(f"{directory} has the format {found['format']!r}; {how}")
+        splits = {name: tuple(Shard(**shard) for shard in split["shards"]) for name, split in found["splits"].items()}
+        manifest = Manifest(tuple(found["classes"]), splits, found["plan"])
+        if found["content_hash"] != manifest.content_hash:
+            raise ValueError("its hashes do not add up")
+        if any(Path(shard.file).name != shard.file for shards in splits.values() for shard in shards):
+            raise ValueError("a shard lies outside the directory")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise damaged(directory / MANIFEST, error) from error
+    return manifest
+
+
+def write_atomic(path: Path, text: str) -> None:
+    temporary = temporary_name(path)
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+    publish(temporary, path)
+
+
+def temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def publish(temporary: Path, path: Path) -> None:
+    """Gives a written file its name; data, then name, are on the disk when this returns."""
+    _sync(temporary)
+    temporary.rename(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a checkout that was never installed
+        return "unknown"

@@ -1,0 +1,245 @@
+"""`podium prepare`: any source in, shards and a manifest out. Every image is looked at once, kept bit for bit
+where it is a JPEG, re-encoded where it is something else, and left out by name where it is broken. The story
+in order: `find` and scan the source (`sources`), give each image its place (`layout`), move it there
+(`transfer`), write the report and the manifest. A preparation that was killed goes on where it stopped
+(`journal`)."""
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from podium.data.decode import decode_pixels
+from podium.data.manifest import MANIFEST, WORK, Shard, damaged, read_manifest, write_atomic, write_manifest
+from podium.data.prepare.journal import Journal, LeftOut
+from podium.data.prepare.layout import assign_splits, lay_out
+from podium.data.prepare.sources import Found, Scan, find, number_classes, scan_archive, scan_folder
+from podium.data.prepare.transfer import Transfer, unusable
+from podium.errors import UserError
+
+REPORT = "report.json"
+_PLAN_VERSION = 1  # goes up when the same source and options would give other shards
+_REMOTE_WORKERS = 32  # for a folder behind a URL: they wait for the network, not for a core
+_HELD_OUT_BY_TRAIN = 0.1
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    train: str | None = None
+    """Training images: a source of its own, or files or a pattern inside SOURCE."""
+    validation: str | None = None
+    """Validation images, likewise; without `train`, the rest of SOURCE is for training."""
+    validation_share: float = 0.0
+    """Of the images, held out by a hash of the name where the source has no validation images."""
+    seed: int = 0
+    """Of the stored order and of the held-out share."""
+    check: Literal["header", "decode"] = "header"
+    """header: markers, dimensions, end marker (5 µs an image). decode: every pixel too (milliseconds)."""
+    strict: bool = False
+    """Fail at the first image that cannot be used, instead of leaving it out."""
+    workers: int | None = None
+    """Threads; by default one per core, and more for a folder behind a URL."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation_share < 1:
+            raise UserError(f"validation_share={self.validation_share} is not in [0, 1); give a share such as 0.1")
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed={self.seed} is not in [0, 2^63); give a small whole number")
+        if self.workers is not None and self.workers < 1:
+            raise UserError(f"workers={self.workers}; give 1 or more, or none for one per core")
+
+
+@dataclass(frozen=True)
+class Report:
+    kind: str
+    images: dict[str, int]
+    classes: int
+    reencoded: int
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...]
+    shards: int
+    shards_resumed: int
+    seconds: float
+
+
+Progress = Callable[[str, int, int], None]
+"""(stage, done, total), called by one thread at a time."""
+
+
+def prepare(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    options: PrepareOptions | None = None,
+    *,
+    progress: Progress = lambda stage, done, total: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Report:
+    """Makes `out` a prepared directory. Called again after a kill, it resumes; after it has finished, it
+    returns."""
+    options, started, directory = options or PrepareOptions(), time.monotonic(), Path(out)
+    found = find(os.fspath(source), options.train, options.validation)
+    plan = _plan(found, options)
+    report = _finished(directory, plan)
+    if report is None:
+        with Journal.claim(directory, plan, say) as journal:
+            # Another process may have finished it while this one waited for the claim.
+            report = _finished(directory, plan) or _prepare(found, directory, journal, plan, options, started, progress)
+    return report
+
+
+def _prepare(
+    found: Found,
+    directory: Path,
+    journal: Journal,
+    plan: str,
+    options: PrepareOptions,
+    started: float,
+    progress: Progress,
+) -> Report:
+    workers = options.workers or _default_workers(found)
+    kind, rows, known_classes, may_count_from_one = _scan(found, journal.work, workers, progress)
+    rows, notes = assign_splits(rows, options.validation_share, options.seed)
+    refused = rows.filter(rows["refused"].is_valid())
+    left_out = [LeftOut(row["name"], row["split"], row["refused"]) for row in refused.to_pylist()]
+    rows = rows.filter(rows["refused"].is_null())
+    splits_left = set(rows["split"].to_pylist())
+    lost = [item for item in left_out if item.split not in splits_left]  # a whole split of them
+    if lost or (left_out and options.strict):
+        raise unusable(lost or left_out)
+    classes, labels = number_classes(rows, known_classes, may_count_from_one)
+
+    tasks = lay_out(rows, options.seed)
+    resumed = sum(journal.recall(task.file) is not None for task in tasks)
+    decode = decode_pixels if options.check == "decode" else None
+    written = partial(progress, "writing images")
+    records = Transfer(directory, journal, rows, labels, decode, options.strict, written).run(tasks, workers)
+
+    left_out += [item for record in records for item in record.left_out]
+    splits: dict[str, list[Shard]] = {}
+    for task, record in zip(tasks, records, strict=True):
+        splits.setdefault(task.split, []).append(record.shard)
+    images = {split: sum(shard.images for shard in shards) for split, shards in splits.items()}
+    if left_out and (options.strict or not all(images.values())):
+        raise unusable(left_out)
+    report = Report(
+        kind=kind,
+        images=images,
+        classes=len(classes),
+        reencoded=sum(record.reencoded for record in records),
+        left_out=tuple(left_out),
+        notes=tuple(notes),
+        shards=len(tasks),
+        shards_resumed=resumed,
+        seconds=round(time.monotonic() - started, 3),
+    )
+    write_atomic(directory / REPORT, json.dumps(asdict(report), indent=1, ensure_ascii=False))
+    write_manifest(directory, classes, splits, plan)
+    journal.close()
+    return report
+
+
+def _plan(found: Found, options: PrepareOptions) -> str:
+    """A hash of all that decides what the shards hold. `strict` and `workers` do not."""
+    chosen = [_PLAN_VERSION, options.validation_share, options.seed, options.check]
+    digest = hashlib.sha256(json.dumps(chosen).encode())
+    for file in found.files:
+        digest.update(json.dumps([file.name, file.bytes, file.stamp, file.split]).encode())
+    return digest.hexdigest()
+
+
+def _finished(directory: Path, plan: str) -> Report | None:
+    if not (directory / MANIFEST).exists():
+        return None
+    if read_manifest(directory).plan != plan:
+        other = "was prepared from another source or with other options"
+        raise UserError(f"{directory} {other}; choose a new directory, or remove it")
+    try:
+        kept = json.loads((directory / REPORT).read_text(encoding="utf-8"))
+        left_out = tuple(LeftOut(**item) for item in kept.pop("left_out"))
+        return Report(**{**kept, "left_out": left_out, "notes": tuple(kept["notes"])})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise damaged(directory / REPORT, error) from error
+
+
+def _default_workers(found: Found) -> int:
+    remote_folder = found.folder and any(file.remote for file in found.files)
+    return _REMOTE_WORKERS if remote_folder else len(os.sched_getaffinity(0))
+
+
+def _scan(found: Found, work: Path, workers: int, progress: Progress) -> tuple[str, pa.Table, Sequence[str], bool]:
+    """(kind of source, rows, class names it declares, whether its class numbers may count from 1)."""
+    if found.folder:
+        return "folder", scan_folder(found.files), (), False
+    scans: list[Scan] = []
+    with ThreadPoolExecutor(workers) as pool:
+        slots = [f"{number:05d}" for number in range(len(found.files))]
+        for scan in pool.map(scan_archive, found.files, [work] * len(slots), slots):
+            scans.append(scan)
+            progress("scanning archives", len(scans), len(slots))
+    kinds = sorted({scan.kind for scan in scans})
+    if len(kinds) > 1:
+        raise UserError(f"the source mixes {' and '.join(kinds)}; name the files of one kind, as in SOURCE/*.tar")
+    declared = {tuple(scan.classes) for scan in scans}
+    if len(declared) > 1:
+        raise UserError("the files of the source declare different class names; prepare them one by one")
+    rows = pa.concat_tables(scan.rows for scan in scans)
+    return kinds[0], rows, declared.pop(), any(scan.may_count_from_one for scan in scans)
+
+
+def prepared(source: str | os.PathLike[str], cache: Path, *, say: Callable[[str], None], progress: Progress) -> Path:
+    """The prepared directory of `source`: itself if it is one, else one in the cache folder, made first where
+    needed."""
+    source = os.fspath(source)
+    if any(Path(source, sign).exists() for sign in (MANIFEST, WORK)):
+        read_manifest(source)
+        return Path(source)
+    options = PrepareOptions(validation_share=_HELD_OUT_BY_TRAIN)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(source.rstrip("/")).name).strip("-") or "data"
+    directory = cache / f"{name}-{_plan(find(source), options)[:16]}"
+    if not (directory / MANIFEST).exists():
+        say(f"{source} is not prepared yet: preparing it into {directory}, once")
+        for line in summary(prepare(source, directory, options, say=say, progress=progress)):
+            say(line)
+    return directory
+
+
+def summary(report: Report) -> list[str]:
+    """The result in a few lines for a person."""
+    counts = " + ".join(f"{count:,} {split}" for split, count in report.images.items())
+    resumed = f", {report.shards_resumed} of {report.shards} shards from before" if report.shards_resumed else ""
+    lines = [f"{counts} images of {report.classes:,} classes ({report.kind}) in {report.seconds:.1f} s{resumed}"]
+    if report.reencoded:
+        lines.append(f"{report.reencoded:,} were no plain JPEGs and are re-encoded")
+    if report.left_out:
+        first = report.left_out[0]
+        lines.append(f"{len(report.left_out):,} left out, listed in {REPORT}; first, {first.name}: {first.reason}")
+    return [*lines, *report.notes]
+
+
+def run(source: str, out: str, options: PrepareOptions, console: Console) -> Report:
+    """`prepare` with a progress bar and a summary, for the command line."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*columns, console=console, transient=True) as bar:
+        stages: dict[str, TaskID] = {}
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in stages:
+                stages[stage] = bar.add_task(stage, total=total)
+            bar.update(stages[stage], completed=done)
+
+        report = prepare(source, out, options, progress=show, say=console.print)
+    for line in summary(report):
+        console.print(line, highlight=False, soft_wrap=True)
+    return report

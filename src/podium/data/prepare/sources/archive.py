@@ -1,0 +1,106 @@
+"""One archive of a source, of whatever kind: tells the kind by the first bytes, copies to the work folder
+what cannot be read at random (files behind a URL, compressed ones), scans it, and keeps the scan there, so
+that a resumed preparation does not scan twice."""
+
+import bz2
+import gzip
+import json
+import lzma
+import shutil
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import fsspec
+import pyarrow as pa
+
+from podium.data.manifest import publish, temporary_name
+from podium.data.prepare.sources.find import SourceFile
+from podium.data.prepare.sources.parquet import scan_parquet
+from podium.data.prepare.sources.rows import SCHEMA
+from podium.data.prepare.sources.tar import scan_tar
+from podium.data.prepare.sources.tfrecord import is_tfrecord, scan_tfrecord
+from podium.errors import UserError
+
+_DECOMPRESS: dict[bytes, Callable[[Any], Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
+
+
+@dataclass(frozen=True)
+class Scan:
+    kind: str
+    rows: pa.Table
+    classes: list[str]
+    """As the archive declares them; mostly it does not."""
+    may_count_from_one: bool
+
+
+def scan_archive(file: SourceFile, work: Path, slot: str) -> Scan:
+    """`slot` names this archive's files in the work folder."""
+    kept = work / f"{slot}.scan"
+    if kept.exists():
+        return _load(kept)
+    path = _at_hand(file, work / f"{slot}.copy")
+    with open(path, "rb") as opened:
+        head = opened.read(512)
+    classes: list[str] = []
+    may_count_from_one = False
+    if head[:4] == b"PAR1":
+        kind = "parquet"
+        classes, rows = scan_parquet(path, file.name, file.split, work / f"{slot}.images")
+    elif head[257:262] == b"ustar" or file.name.endswith(".tar"):
+        kind, rows = scan_tar(path, file.name, file.split)
+    elif is_tfrecord(head):
+        kind = "tfrecord"
+        may_count_from_one, rows = scan_tfrecord(path, file.name, file.split)
+    else:
+        raise UserError(
+            f"{file.name} is neither tar, TFRecord nor Parquet, by its first bytes; take it out of the source"
+        )
+    scan = Scan(kind, rows, classes, may_count_from_one)
+    _keep(scan, kept)
+    return scan
+
+
+def _at_hand(file: SourceFile, copy: Path) -> str:
+    """The path of a local, uncompressed file with the contents."""
+    if copy.exists():
+        return str(copy)
+    try:
+        with fsspec.open(file.path, "rb") as opened:
+            head = opened.read(6)
+            opened.seek(0)
+            decompress = next((open_ for magic, open_ in _DECOMPRESS.items() if head.startswith(magic)), None)
+            if decompress is None and not file.remote:
+                return file.path
+            _copy(decompress(opened) if decompress else opened, copy)
+            return str(copy)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise UserError(f"{file.path} cannot be read to its end ({error}); get a whole copy of it") from error
+
+
+def _copy(source: BinaryIO, path: Path) -> None:
+    temporary = temporary_name(path)
+    with temporary.open("wb") as target:
+        shutil.copyfileobj(source, target, 2**20)
+    publish(temporary, path)
+
+
+def _keep(scan: Scan, path: Path) -> None:
+    temporary = temporary_name(path)
+    about = json.dumps([scan.kind, scan.classes, scan.may_count_from_one])
+    with pa.ipc.new_file(str(temporary), SCHEMA.with_metadata({"scan": about})) as writer:
+        writer.write_table(scan.rows.replace_schema_metadata({"scan": about}))
+    publish(temporary, path)
+
+
+def _load(path: Path) -> Scan:
+    with pa.ipc.open_file(str(path)) as reader:
+        rows = reader.read_all()
+    kind, classes, may_count_from_one = json.loads(rows.schema.metadata[b"scan"])
+    return Scan(kind, rows.replace_schema_metadata(None), classes, may_count_from_one)

@@ -1,0 +1,201 @@
+"""Lists the files of a source: a path or URL, with `{000..099}`, `{a,b}` and `*` where wanted; a folder of
+images, or archives of some kind. Which split an archive belongs to is read off its name, unless it is given.
+Reads names and sizes, no contents."""
+
+import glob
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import fsspec
+
+from podium.errors import UserError
+
+_IMAGE_ENDING = re.compile(r"\.(jpe?g?|png|gif|bmp|webp|tiff?|p[gp]m|jp2|avif)$", re.I)
+_SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "eval": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+}
+_ARCHIVE_ENDINGS = re.compile(r"\.(tar|tgz|tar\.\w+|tfrecords?|tfrec|record|parquet)(\.gz)?$|-\d+-of-\d+(\.gz)?$", re.I)
+_NOT_REGULAR = "not a regular file"
+_BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    path: str
+    """Local path, or URL."""
+    name: str
+    """Relative to the source, with forward slashes."""
+    bytes: int
+    stamp: str
+    """Changes when the file does: a modification time or an ETag."""
+    split: str | None = None
+    refused: str | None = None
+
+    @property
+    def remote(self) -> bool:
+        return "://" in self.path
+
+
+@dataclass(frozen=True)
+class Found:
+    files: list[SourceFile]
+    folder: bool
+    """The files are the images themselves; else they are archives."""
+
+
+def find(source: str, train: str | None = None, validation: str | None = None) -> Found:
+    """`train` and `validation` are sources of their own, or files and patterns inside `source`."""
+    if train or validation:
+        parts = {
+            "train": _inside(source, train) if train else source,
+            "validation": _inside(source, validation),
+        }
+        listed = {split: _list(part) for split, part in parts.items() if part}
+        files = [replace(file, split=split) for split, found in listed.items() for file in found]
+        if not train:  # the rest of the source
+            held_out = {file.path for file in listed["validation"]}
+            files = [file for file in files if file.split == "validation" or file.path not in held_out]
+    else:
+        files = _list(source)
+    if any(is_image(file.name) for file in files):
+        return Found([file for file in files if is_image(file.name) or file.refused], folder=True)
+    archives = [  # links are fine here: the cache of the Hugging Face hub is made of them
+        replace(file, split=file.split or split_in_name(file.name))
+        for file in files
+        if (_ARCHIVE_ENDINGS.search(file.name) or len(files) == 1) and file.refused != _NOT_REGULAR
+    ]
+    if archives:
+        return Found(archives, folder=False)
+    refused = next((f" ({file.name}: {file.refused})" for file in files if file.refused), "")
+    wanted = "images in class folders, tars, TFRecords or Parquet files"
+    raise UserError(f"{source} has {len(files)} files, but none of what is needed: {wanted}{refused}")
+
+
+def is_image(name: str) -> bool:
+    return _IMAGE_ENDING.search(name) is not None
+
+
+def split_in_name(name: str) -> str | None:
+    """Of an archive, such as "train-00000-of-00004.parquet" or "val/7.tar": the first word that names a
+    split."""
+    *folders, file = name.split("/")
+    words = [*folders, *re.split(r"[^A-Za-z]+", file)]
+    return next((_SPLIT_NAMES[word.lower()] for word in words if word.lower() in _SPLIT_NAMES), None)
+
+
+def split_of_folder(folder: str) -> str | None:
+    return _SPLIT_NAMES.get(folder.lower())
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """As a shell does it: "a-{08..10}" → a-08, a-09, a-10; "{x,y}" → x, y."""
+    pieces: list[list[str]] = []
+    end = 0
+    for brace in _BRACES.finditer(pattern):
+        first, last, words = brace.groups()
+        numbers = [f"{n:0{len(first)}d}" for n in range(int(first), int(last) + 1)] if first else words.split(",")
+        pieces += [[pattern[end : brace.start()]], numbers]
+        end = brace.end()
+    return ["".join(choice) for choice in product(*pieces, [pattern[end:]])]
+
+
+def _inside(source: str, pattern: str | None) -> str | None:
+    if pattern is None or "://" in pattern or os.path.isabs(pattern):
+        return pattern
+    within = f"{source.rstrip('/')}/{pattern}"
+    if "://" in source:
+        return within
+    inside = os.path.isdir(source) and (os.path.exists(within) or not os.path.exists(pattern))
+    return within if inside else pattern
+
+
+def _list(source: str) -> list[SourceFile]:
+    """Sorted by name, so that the same source always gives the same list."""
+    try:
+        if "://" in source:
+            files = [file for pattern in expand_braces(source) for file in _list_remote(pattern)]
+        else:
+            patterns = [source] if os.path.exists(source) else expand_braces(source)
+            files = [file for pattern in patterns for file in _list_local(pattern)]
+    except (ImportError, ValueError) as error:  # fsspec names the package that a protocol needs
+        raise UserError(f"{source}: {error}") from error
+    except OSError as error:
+        raise UserError(f"{source} cannot be listed ({error}); check the path and your rights to it") from error
+    if not files:
+        raise UserError(f"{source} matches no files; give a folder, an archive, or a pattern that finds some")
+    return sorted(files, key=lambda file: file.name)
+
+
+def _list_remote(pattern: str) -> Iterator[SourceFile]:
+    system, root = fsspec.core.url_to_fs(pattern)
+    infos: dict[str, dict[str, Any]]
+    if any(character in root for character in "*?["):
+        infos = system.glob(root, detail=True)
+        root = root[: re.search(r"[*?\[]", root).start()].rpartition("/")[0]  # type: ignore[union-attr]
+    else:
+        infos = system.find(root, detail=True)  # of a single file: that file
+        root = root.rpartition("/")[0] if root in infos else root
+    for path, info in infos.items():
+        name = path[len(root) :].lstrip("/")
+        if info["type"] == "file" and not _hidden(name):
+            stamps = (info.get(key) for key in ("ETag", "etag", "md5Hash", "mtime", "LastModified", "updated"))
+            stamp = next((str(stamp) for stamp in stamps if stamp), "")
+            yield SourceFile(system.unstrip_protocol(path), name, int(info["size"]), stamp)
+
+
+def _list_local(pattern: str) -> Iterator[SourceFile]:
+    if os.path.isdir(pattern):
+        yield from _walk(pattern, "", os.path.realpath(pattern))
+    elif os.path.exists(pattern):
+        yield _local_file(pattern, os.path.basename(pattern), os.stat(pattern))
+    elif any(character in pattern for character in "*?["):
+        fixed = pattern[: re.search(r"[*?\[]", pattern).start()].rpartition("/")[0]  # type: ignore[union-attr]
+        for path in glob.iglob(pattern, recursive=True):
+            if os.path.isfile(path):
+                yield _local_file(path, os.path.relpath(path, fixed or "."), os.stat(path))
+    else:
+        raise UserError(f"{pattern} does not exist; give a folder, an archive, a pattern or a URL")
+
+
+def _walk(folder: str, prefix: str, root: str) -> Iterator[SourceFile]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = prefix + entry.name
+            if _hidden(entry.name):
+                continue
+            if entry.is_symlink():
+                target = os.path.realpath(entry.path)
+                outside = os.path.commonpath([target, root]) != root
+                if os.path.isdir(target):
+                    refused = "a link to a folder; give its target as the source"
+                    yield SourceFile(entry.path, name, 0, target, refused=refused)
+                elif os.path.exists(target):
+                    file = _local_file(entry.path, name, entry.stat())
+                    yield replace(file, refused="a link that leads out of the source") if outside else file
+            elif entry.is_dir():
+                yield from _walk(entry.path, f"{name}/", root)
+            else:
+                yield _local_file(entry.path, name, entry.stat())
+
+
+def _local_file(path: str, name: str, status: os.stat_result) -> SourceFile:
+    refused = None if stat.S_ISREG(status.st_mode) else _NOT_REGULAR
+    return SourceFile(path, name.replace(os.sep, "/"), status.st_size, str(status.st_mtime_ns), refused=refused)
+
+
+def _hidden(name: str) -> bool:
+    """`.DS_Store`, `._photo.jpg` of a Mac, `.cache` of the Hugging Face hub, and Podium's own work folder."""
+    return any(part.startswith(".") for part in name.split("/"))

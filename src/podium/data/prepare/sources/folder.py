@@ -1,0 +1,43 @@
+"""A folder of class folders, with split folders and a common top folder where there are any: `cat/1.jpg`,
+`train/cat/1.jpg`, `photos/val/cat/1.jpg`. The same rule reads the members of a tar made from such a
+folder."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from podium.data.prepare.sources.find import SourceFile, split_of_folder
+from podium.data.prepare.sources.rows import Rows
+
+
+def scan_folder(files: Sequence[SourceFile]) -> pa.Table:
+    rows = Rows("")
+    for file in files:
+        if file.refused:
+            rows.refuse(file.name, file.refused, file.split)
+    for given in (None, "train", "validation"):
+        group = [file for file in files if file.split == given and not file.refused]
+        for file, (split, class_name) in zip(group, place([f.name for f in group], given), strict=True):
+            reason = refusal(split, class_name)
+            if reason:
+                rows.refuse(file.name, reason, split or None)
+            else:
+                rows.add(file.name, 0, file.bytes, split=split, class_name=class_name, path=file.path)
+    return rows.table()
+
+
+def place(names: Sequence[str], given_split: str | None) -> list[tuple[str | None, str | None]]:
+    """(split, class) of each image. The class is None where no class folder holds the image; the split is
+    None where the source has no splits, and "" where it has some and the image lies beside them."""
+    paths = [name.split("/") for name in names]
+    while paths and all(len(p) >= 3 and p[0] == paths[0][0] and not split_of_folder(p[0]) for p in paths):
+        paths = [path[1:] for path in paths]
+    if given_split is None and any(len(path) >= 3 and split_of_folder(path[0]) for path in paths):
+        return [(split_of_folder(path[0]) or "", path[1] if len(path) >= 3 else None) for path in paths]
+    return [(given_split, path[0] if len(path) >= 2 else None) for path in paths]
+
+
+def refusal(split: str | None, class_name: str | None) -> str | None:
+    if split == "":
+        return "outside the split folders"
+    return None if class_name else "not in a class folder"

@@ -1,0 +1,443 @@
+"""`prepare` from end to end: same images out as in, killed and resumed, broken files, refusals."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+from collections import Counter
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+from tests.data.made_sources import (
+    CLASSES,
+    SOURCES,
+    folder_files,
+    jpeg,
+    made,
+    tar_bytes,
+    test_data,
+    undecodable_jpeg,
+    write_files,
+)
+
+from podium.data.manifest import MANIFEST, WORK, read_manifest
+from podium.data.prepare import REPORT, PrepareOptions, Report, prepare, prepared, run
+from podium.data.shards import ImageSet, verify
+from podium.errors import UserError
+
+
+def _contents(directory: Path) -> Counter[tuple[str, str, bytes]]:
+    found: Counter[tuple[str, str, bytes]] = Counter()
+    for split in read_manifest(directory).splits:
+        images = ImageSet.open(directory, split)
+        found.update((split, images.classes[images.labels[i]], images.image(i).tobytes()) for i in range(len(images)))
+    return found
+
+
+def _folder(root: Path, files: dict[str, bytes] | None = None) -> Path:
+    write_files(str(root), folder_files() if files is None else files)
+    return root
+
+
+def _many(count: int) -> dict[str, bytes]:
+    pictures = [jpeg(i, (8, 8)) for i in range(min(count, 100))]
+    return {f"{CLASSES[i % 3]}/{i:05d}.jpg": pictures[i % 100] for i in range(count)}
+
+
+# The same images out as in
+
+
+@pytest.mark.parametrize("protocol", ["", "memory://"])
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_source_gives_the_same_images(tmp_path: Path, name: str, protocol: str) -> None:
+    files, kind, classes = SOURCES[name]
+    root = f"{protocol}{tmp_path}/source"
+    write_files(root, files(tmp_path))
+    report = prepare(root, tmp_path / "out")
+    assert report.kind == kind
+    assert report.images == {"train": 24, "validation": 6}
+    assert (report.classes, report.reencoded, report.left_out) == (3, 0, ())
+    assert _contents(tmp_path / "out") == Counter((m.split, classes[m.number], m.image) for m in made())
+    assert verify(tmp_path / "out").classes == classes
+    assert not (tmp_path / "out" / WORK).exists()
+
+
+def test_names_and_sizes_belong_to_their_images(tmp_path: Path) -> None:
+    prepare(_folder(tmp_path / "in"), tmp_path / "out")
+    by_name = folder_files()
+    images = ImageSet.open(tmp_path / "out", "train")
+    for i in range(len(images)):
+        stored = images.image(i).tobytes()
+        assert by_name[images.name(i)] == stored
+        with Image.open(io.BytesIO(stored)) as picture:
+            assert tuple(images.sizes[i]) == picture.size
+
+
+def test_real_images_stay_bit_for_bit(tmp_path: Path) -> None:
+    place = test_data()
+    if place is None:
+        return
+    report = prepare(place / "imagenet-sample.tar", tmp_path / "out", PrepareOptions(check="decode"))
+    assert (report.images, report.classes, report.left_out) == ({"train": 334}, 334, ())
+    with tarfile.open(place / "imagenet-sample.tar") as tar:
+        originals = Counter(
+            ("train", member.name.split("/")[1], tar.extractfile(member).read())  # type: ignore[union-attr]
+            for member in tar
+        )
+    assert _contents(tmp_path / "out") == originals
+
+
+# Order and splits
+
+
+def test_the_stored_order_is_random_seeded_and_the_same_for_any_number_of_workers(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in", _many(60))
+    options = {
+        "a": PrepareOptions(workers=1),
+        "b": PrepareOptions(workers=4),
+        "c": PrepareOptions(seed=1),
+    }
+    names, hashes = {}, {}
+    for out, chosen in options.items():
+        prepare(source, tmp_path / out, chosen)
+        images = ImageSet.open(tmp_path / out, "train")
+        names[out] = [images.name(i) for i in range(len(images))]
+        hashes[out] = images.content_hash
+    assert hashes["a"] == hashes["b"] != hashes["c"]
+    assert sorted(names["a"]) == sorted(names["c"])
+    assert names["a"] != sorted(names["a"]) != names["c"] != names["a"]
+
+
+def test_a_share_is_held_out_by_name(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in", _many(60))
+    options = PrepareOptions(validation_share=0.2)
+    report = prepare(source, tmp_path / "out", options)
+    assert report.images == {"train": 48, "validation": 12}
+    assert "12 of 60 images are held out for validation" in report.notes
+    held_out = ImageSet.open(tmp_path / "out", "validation")
+    names = {held_out.name(i) for i in range(12)}
+    # Where half of the images are gone, those that stay keep their side, but for the few that fill the share.
+    smaller = _folder(tmp_path / "less", {n: c for n, c in _many(60).items() if n in names or n.endswith("0.jpg")})
+    report = prepare(smaller, tmp_path / "less-out", PrepareOptions(validation_share=0.5))
+    again = ImageSet.open(tmp_path / "less-out", "validation")
+    again_names = {again.name(i) for i in range(len(again))}
+    assert again_names <= names or names <= again_names
+
+
+def test_a_share_is_for_sources_without_validation_images(tmp_path: Path) -> None:
+    report = prepare(_folder(tmp_path / "in"), tmp_path / "out", PrepareOptions(validation_share=0.5))
+    assert report.images == {"train": 24, "validation": 6}
+    assert any("validation_share is not used" in note for note in report.notes)
+
+
+def test_test_images_serve_where_there_are_no_validation_images(tmp_path: Path) -> None:
+    images = {f"{split}/cat/{i}.jpg": jpeg(i) for i, split in enumerate(["train", "train", "test"])}
+    assert prepare(_folder(tmp_path / "a", images), tmp_path / "out-a").images == {
+        "train": 2,
+        "validation": 1,
+    }
+    images["val/cat/9.jpg"] = jpeg(9)
+    report = prepare(_folder(tmp_path / "b", images), tmp_path / "out-b")
+    assert report.images == {"train": 2, "validation": 1}
+    assert any("1 test images are not used" in note for note in report.notes)
+    assert ("validation", "cat", jpeg(9)) in _contents(tmp_path / "out-b")
+
+
+def test_validation_classes_must_be_trained(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in", {"train/cat/1.jpg": jpeg(1), "val/cat/2.jpg": jpeg(2), "val/emu/3.jpg": jpeg(3)})
+    with pytest.raises(UserError, match="1 classes have validation images but no training images, 'emu'"):
+        prepare(source, tmp_path / "out")
+
+
+# Broken and refused
+
+
+def _spoiled() -> dict[str, bytes]:
+    good = jpeg(1)
+    return folder_files() | {
+        "train/cat/truncated.jpg": good[:-2],
+        "train/cat/empty.jpg": b"",
+        "train/cat/text.jpg": b"text",
+        "val/owl/huge.jpg": good.replace(b"\x00\x10\x00\x18\x03", b"\xff\xff\xff\xff\x03"),
+        "val/flat.jpg": good,
+        "extra/cat/1.jpg": good,
+    }
+
+
+def test_broken_images_are_left_out_and_listed(tmp_path: Path) -> None:
+    report = prepare(_folder(tmp_path / "in", _spoiled()), tmp_path / "out")
+    assert report.images == {"train": 24, "validation": 6}
+    reasons = {item.name: (item.split, item.reason) for item in report.left_out}
+    assert reasons == {
+        "train/cat/truncated.jpg": ("train", "truncated: the JPEG has no end marker"),
+        "train/cat/empty.jpg": ("train", "empty file"),
+        "train/cat/text.jpg": ("train", "a file of a kind that Pillow cannot read"),
+        "val/owl/huge.jpg": ("validation", "65535×65535 pixels is over the limit of 64 Mpx"),
+        "val/flat.jpg": ("validation", "not in a class folder"),
+        "extra/cat/1.jpg": ("train", "outside the split folders"),
+    }
+    listed = json.loads((tmp_path / "out" / REPORT).read_text())["left_out"]
+    assert {item["name"] for item in listed} == set(reasons)
+    assert _contents(tmp_path / "out") == Counter((m.split, m.class_name, m.image) for m in made())
+
+
+@pytest.mark.parametrize("name", ["train/cat/truncated.jpg", "val/flat.jpg"])
+def test_strict_fails_instead(tmp_path: Path, name: str) -> None:
+    source = _folder(tmp_path / "in", folder_files() | {name: _spoiled()[name]})
+    with pytest.raises(UserError, match=f"{name} cannot be used: "):
+        prepare(source, tmp_path / "out", PrepareOptions(strict=True))
+    with pytest.raises(UserError, match="is unfinished"):
+        ImageSet.open(tmp_path / "out", "train")
+    # Shards finished without `strict` do not hide what they left out.
+    prepare(source, tmp_path / "out")
+    assert len(prepare(source, tmp_path / "out").left_out) == 1
+
+
+def test_nothing_usable_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cat/1.jpg cannot be used: empty file \(and 1 more\)"):
+        prepare(
+            _folder(tmp_path / "a", {"cat/1.jpg": b"", "cat/2.jpg": b""}),
+            tmp_path / "out-a",
+            PrepareOptions(workers=1),
+        )
+    with pytest.raises(UserError, match=r"val/1.jpg cannot be used: not in a class folder"):
+        prepare(_folder(tmp_path / "b", {"train/cat/1.jpg": jpeg(1), "val/1.jpg": jpeg(1)}), tmp_path / "out-b")
+
+
+def test_a_damaged_scan_is_found_where_asked(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in", folder_files() | {"train/cat/noise.jpg": undecodable_jpeg()})
+    assert prepare(source, tmp_path / "a").left_out == ()
+    left_out = prepare(source, tmp_path / "b", PrepareOptions(check="decode")).left_out
+    assert [item.name for item in left_out] == ["train/cat/noise.jpg"]
+
+
+def test_other_formats_are_reencoded_and_counted(tmp_path: Path) -> None:
+    source = _folder(
+        tmp_path / "in",
+        {"cat/1.png": jpeg(1, format="PNG"), "cat/2.jpg": jpeg(2), "dog/3.JPEG": jpeg(3, mode="CMYK")},
+    )
+    report = prepare(source, tmp_path / "out")
+    assert (report.images, report.reencoded) == ({"train": 3}, 2)
+    images = ImageSet.open(tmp_path / "out", "train")
+    for i in range(3):
+        with Image.open(io.BytesIO(images.image(i).tobytes())) as picture:
+            assert (picture.format, picture.mode, picture.size) == ("JPEG", "RGB", (24, 16))
+
+
+def test_files_that_vanish_or_change_meanwhile_are_left_out(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in", _many(300))
+    prepare(source, tmp_path / "order")
+    stored = ImageSet.open(tmp_path / "order", "train")
+    gone, changed = (
+        stored.name(298),
+        stored.name(299),
+    )  # of the same source and seed, so written last here as well
+
+    def meddle(stage: str, done: int, total: int) -> None:
+        (source / gone).unlink(missing_ok=True)
+        (source / changed).write_bytes(b"short")
+
+    report = prepare(source, tmp_path / "out", PrepareOptions(workers=1), progress=meddle)
+    reasons = {item.name: item.reason for item in report.left_out}
+    assert reasons[gone] == "cannot be read: No such file or directory"
+    assert "it changed while it was prepared" in reasons[changed]
+    assert report.images == {"train": 298}
+
+
+def test_mixed_archives_are_told(tmp_path: Path) -> None:
+    files = SOURCES["parquet"][0](tmp_path) | {"x.tar": tar_bytes({"cat/1.jpg": jpeg(1)})}
+    source = _folder(tmp_path / "in", files)
+    with pytest.raises(UserError, match="the source mixes parquet and tar"):
+        prepare(source, tmp_path / "out")
+    # Nothing was finished, so another choice may begin in the same place.
+    assert prepare(source, tmp_path / "out", PrepareOptions(train="x.tar")).images == {"train": 1}
+
+
+@pytest.mark.parametrize(
+    "options", [{"validation_share": 1.0}, {"validation_share": -0.1}, {"seed": -1}, {"workers": 0}]
+)
+def test_absurd_options_are_refused(options: dict) -> None:
+    with pytest.raises(UserError, match=next(iter(options))):
+        PrepareOptions(**options)
+
+
+# Where it is put
+
+
+def test_a_finished_directory_is_recognised_and_another_is_never_overwritten(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in")
+    first = prepare(source, tmp_path / "out")
+    written = (tmp_path / "out" / MANIFEST).stat().st_mtime_ns
+    assert prepare(source, tmp_path / "out") == first
+    assert (tmp_path / "out" / MANIFEST).stat().st_mtime_ns == written
+    for other in (PrepareOptions(seed=1), PrepareOptions(check="decode")):
+        with pytest.raises(UserError, match="was prepared from another source or with other options"):
+            prepare(source, tmp_path / "out", other)
+    write_files(str(source), {"train/cat/new.jpg": jpeg(1)})
+    with pytest.raises(UserError, match="was prepared from another source"):
+        prepare(source, tmp_path / "out")
+
+
+def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("x")
+    with pytest.raises(UserError, match="holds other files"):
+        prepare(_folder(tmp_path / "in"), tmp_path / "out")
+    with pytest.raises(UserError, match="cannot be made"):
+        prepare(tmp_path / "in", tmp_path / "out" / "thesis.tex")
+
+
+def test_two_at_once_prepare_once(tmp_path: Path) -> None:
+    source, reports, said = _folder(tmp_path / "in", _many(300)), [], []
+
+    def work() -> None:
+        reports.append(prepare(source, tmp_path / "out", say=said.append))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(reports) == 3
+    assert reports[0] == reports[1] == reports[2]
+    verify(tmp_path / "out")
+
+
+# Killed and resumed
+
+_CHILD = """
+import sys, threading
+from podium.data.prepare import PrepareOptions, prepare
+
+def hold(stage, done, total):  # lets three of the six shards be finished, then waits for the end
+    if stage == "writing images" and done > 0.6 * total:
+        print("three shards are finished", flush=True)
+        threading.Event().wait()
+
+prepare(sys.argv[1], sys.argv[2], PrepareOptions(workers=1), progress=hold)
+"""
+
+
+def _kill_halfway(source: Path, out: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", _CHILD, str(source), str(out)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        line = child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+    assert line == "three shards are finished\n"
+
+
+@pytest.mark.parametrize("kind", ["folder", "tar.gz"])
+def test_a_killed_preparation_resumes(tmp_path: Path, kind: str) -> None:
+    images = _many(5500)
+    if kind == "folder":
+        source = _folder(tmp_path / "in", images)
+    else:
+        source = _folder(tmp_path / "in", {"all.tar.gz": tar_bytes(images | {"cat/bad.jpg": b"x"}, "w:gz")})
+    out = tmp_path / "out"
+    _kill_halfway(source, out)
+    with pytest.raises(UserError, match="is unfinished; run the same podium prepare again"):
+        ImageSet.open(out, "train")
+    with pytest.raises(UserError, match="holds an unfinished preparation of another source or with other options"):
+        prepare(source, out, PrepareOptions(seed=5))
+    finished = {path.name: path.stat().st_ino for path in out.glob("*.arrow")}
+    assert len(finished) == 3
+
+    (out / ".train-00005-of-00006.arrow.1.tmp").write_text("what a killed writer leaves")
+    report = prepare(source, out)
+    assert report.shards_resumed == 3
+    assert {name: (out / name).stat().st_ino for name in finished} == finished, "finished shards were written again"
+    assert {path.name for path in out.iterdir()} == {
+        MANIFEST,
+        REPORT,
+        *(f"train-{i:05d}-of-00006.arrow" for i in range(6)),
+    }
+
+    whole = prepare(source, tmp_path / "at-once")
+    assert (whole.images, whole.left_out) == (report.images, report.left_out)
+    assert verify(out).content_hash == verify(tmp_path / "at-once").content_hash
+
+
+def test_a_shard_that_was_lost_meanwhile_is_written_again(tmp_path: Path) -> None:
+    source, out = _folder(tmp_path / "in", _many(5500)), tmp_path / "out"
+    _kill_halfway(source, out)
+    lost, short = sorted(out.glob("*.arrow"))[:2]
+    lost.unlink()
+    short.write_bytes(short.read_bytes()[:-1])
+    assert prepare(source, out).shards_resumed == 1
+    verify(out)
+
+
+# For `podium train --data` and the command line
+
+
+def _prepared(source: Path | str, cache: Path) -> tuple[Path, list[str]]:
+    said: list[str] = []
+    return prepared(source, cache, say=said.append, progress=lambda stage, done, total: None), said
+
+
+def test_an_unprepared_source_is_prepared_into_the_cache_once(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "my photos", _many(40))
+    directory, said = _prepared(source, tmp_path / "cache")
+    assert directory.parent == tmp_path / "cache"
+    assert directory.name.startswith("my-photos-")
+    assert "is not prepared yet: preparing it into" in said[0]
+    assert {split: read_manifest(directory).images(split) for split in ("train", "validation")} == {
+        "train": 36,
+        "validation": 4,
+    }
+    assert _prepared(source, tmp_path / "cache") == (directory, [])
+    assert _prepared(directory, tmp_path / "cache") == (directory, [])
+    write_files(str(source), {"cat/new.jpg": jpeg(1)})
+    assert _prepared(source, tmp_path / "cache")[0] != directory
+
+
+def test_a_source_behind_a_url_is_prepared_into_the_cache(tmp_path: Path) -> None:
+    write_files(f"memory://{tmp_path}/set", folder_files())
+    directory, _ = _prepared(f"memory://{tmp_path}/set", tmp_path / "cache")
+    assert read_manifest(directory).images("train") == 24
+
+
+def test_an_unfinished_directory_is_not_prepared_again_as_a_source(tmp_path: Path) -> None:
+    (tmp_path / WORK).mkdir()
+    with pytest.raises(UserError, match="is unfinished"):
+        _prepared(tmp_path, tmp_path / "cache")
+
+
+def test_a_store_that_fails_ends_the_run_instead_of_losing_images(tmp_path: Path) -> None:
+    write_files(f"memory://{tmp_path}/set", _many(200))
+
+    def fail(stage: str, done: int, total: int) -> None:
+        memory = fsspec.filesystem("memory")
+        if memory.exists(f"{tmp_path}/set"):
+            memory.rm(f"{tmp_path}/set", recursive=True)
+
+    with pytest.raises(UserError, match="run the same podium prepare again, and it resumes"):
+        prepare(f"memory://{tmp_path}/set", tmp_path / "out", PrepareOptions(workers=1), progress=fail)
+    assert not (tmp_path / "out" / MANIFEST).exists()
+
+
+def test_the_command_line_says_what_was_done(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=200)
+    report = run(str(_folder(tmp_path / "in", _spoiled())), str(tmp_path / "out"), PrepareOptions(), console)
+    assert isinstance(report, Report)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "24 train + 6 validation images of 3 classes (folder)" in text
+    assert "6 left out, listed in report.json; first, extra/cat/1.jpg: outside the split folders" in text
+
+
+def test_progress_counts_every_image_once(tmp_path: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    prepare(_folder(tmp_path / "in", _many(130)), tmp_path / "out", progress=lambda *step: steps.append(step))
+    done = np.array([done for _, done, _ in steps])
+    assert steps[-1] == ("writing images", 130, 130)
+    assert (np.diff(done) >= 0).all()
