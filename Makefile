@@ -1,0 +1,46 @@
+# Two commands do everything: `make train` and `make test`. Both set up .venv first.
+
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+
+.PHONY: install train test check format fuzz clean
+
+install: $(STAMP)
+
+# An editable install knows the modules that were there when it was made, so a new file (a newer folder) makes it anew.
+FOLDERS := $(shell find src -type d ! -name __pycache__)
+
+$(STAMP): pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.h) $(FOLDERS)
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Podium needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(STAMP)
+
+train: install
+	$(VENV)/bin/podium train
+
+test: check
+	$(VENV)/bin/python -m pytest
+
+check: install
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: install
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+# Mutated JPEGs through the decoder, built with the address, undefined-behaviour and leak sanitizers.
+FUZZ_MUTANTS ?= 20000
+FUZZ_FILES ?=
+fuzz: install
+	mkdir -p build/fuzz
+	$(CXX) -std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
+	  native/*.cpp -ljpeg -pthread -o build/fuzz/fuzz
+	$(VENV)/bin/python native/fuzz_seeds.py build/fuzz/seeds
+	build/fuzz/fuzz 0 $(FUZZ_MUTANTS) 1 build/fuzz/seeds/* $(FUZZ_FILES)
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

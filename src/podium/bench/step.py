@@ -1,0 +1,88 @@
+"""How fast is a training step on this machine, beside PyTorch's? The same network, batch and cores, both warmed up, taking
+turns in one run. Podium's side is the very step that `train` runs, on one chip; PyTorch's is eager, channels last, oneDNN.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from podium import recipe as recipes
+from podium import topology
+from podium.bench import timing
+from podium.errors import UserError
+from podium.train.step import build_step
+
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    stem: str
+    image_size: int
+    batch: int
+    classes: int
+    steps: int
+
+
+CASES = {
+    "cifar": Case("resnet20", "conv3", 32, 128, 10, 4),
+    "resnet50": Case("resnet50", "conv7", 224, 16, 1000, 1),
+}
+
+
+def run(case_names: tuple[str, ...], rounds: int) -> dict[str, Any]:
+    """Images per second of both, and Podium's share of PyTorch's."""
+    for name in case_names:
+        if name not in CASES:
+            raise UserError(f"there is no step benchmark {name!r}; choose from {', '.join(CASES)}")
+    try:
+        from podium.bench import torch_step
+    except ImportError:
+        raise UserError("PyTorch is not installed; podium bench step needs pip install 'podium[bench]'") from None
+    results: dict[str, Any] = {}
+    for name in case_names:
+        case = CASES[name]
+        rates = timing.alternate({"podium": _podium(case), "pytorch": torch_step.build(case)}, rounds)
+        results[name] = {
+            "podium": timing.spread(rates["podium"]),
+            "pytorch": timing.spread(rates["pytorch"]),
+            "ratio": timing.ratios(rates, "podium", "pytorch"),
+            "batch": case.batch,
+            "rounds": rounds,
+        }
+    return {"cases": results, "machine": timing.machine("jax", "jaxlib", "flax", "torch")}
+
+
+def _podium(case: Case) -> Any:
+    recipe = recipes.from_dict(
+        {
+            "epochs": 100,
+            "batch_global": case.batch,
+            "label_smoothing": 0.1,
+            "data": {"image_size": case.image_size},
+            "model": {"name": case.model, "stem": case.stem, "classes": case.classes, "norm_span": case.batch},
+            "optimizer": {"name": "sgd", "learning_rate": 0.01},
+            "schedule": {"decay": "cosine", "warmup_epochs": 0},
+        }
+    )
+    rows, cols, devices = topology.find_devices("1x1")
+    step = build_step(recipe, topology.lay_out(rows, cols, case.batch, case.batch).mesh(devices))
+    image, label = random_batch(case)
+    batch = jax.device_put({"image": image[None], "label": label[None]}, step.train_batches)
+    state = step.init()
+
+    def run() -> int:
+        nonlocal state
+        for _ in range(case.steps):
+            state, metrics = step.train(state, batch)
+        jax.block_until_ready(metrics)
+        return case.batch * case.steps
+
+    return run
+
+
+def random_batch(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (case.batch, case.image_size, case.image_size, 3), dtype=np.uint8)
+    return image, rng.integers(0, case.classes, case.batch, dtype=np.int32)

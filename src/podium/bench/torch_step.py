@@ -1,0 +1,83 @@
+"""PyTorch's side of `bench step`: the same ResNet v1.5, loss and optimizer, written as a PyTorch user would."""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from podium.models.resnet import SHAPES, Shape
+
+if TYPE_CHECKING:
+    from podium.bench.step import Case
+
+_MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)
+_STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
+
+
+class _Block(nn.Module):
+    def __init__(self, c_in: int, width: int, stride: int, bottleneck: bool) -> None:
+        super().__init__()
+        c_out = width * 4 if bottleneck else width
+        plan = [(1, 1, width), (3, stride, width), (1, 1, c_out)] if bottleneck else [(3, stride, width), (3, 1, c_out)]
+        layers: list[nn.Module] = []
+        channels = c_in
+        for kernel, step, out in plan:
+            layers += [_conv(channels, out, kernel, step), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
+            channels = out
+        nn.init.zeros_(layers[-2].weight)  # type: ignore[arg-type]
+        self.branch = nn.Sequential(*layers[:-1])
+        project = stride != 1 or c_in != c_out
+        self.shortcut = (
+            nn.Sequential(_conv(c_in, c_out, 1, stride), nn.BatchNorm2d(c_out)) if project else nn.Identity()
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu_(self.branch(x) + self.shortcut(x))
+
+
+def _conv(c_in: int, c_out: int, kernel: int, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(c_in, c_out, kernel, stride, padding=kernel // 2, bias=False)
+
+
+def _resnet(shape: Shape, stem: str, classes: int) -> nn.Sequential:
+    first = _conv(3, shape.width, 3, 1) if stem == "conv3" else _conv(3, shape.width, 7, 2)
+    layers: list[nn.Module] = [first, nn.BatchNorm2d(shape.width), nn.ReLU(inplace=True)]
+    if stem != "conv3":
+        layers.append(nn.MaxPool2d(3, 2, 1))
+    channels = shape.width
+    for stage, blocks in enumerate(shape.blocks):
+        width = shape.width * 2**stage
+        for i in range(blocks):
+            layers.append(_Block(channels, width, 2 if stage > 0 and i == 0 else 1, shape.bottleneck))
+            channels = width * 4 if shape.bottleneck else width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
+
+
+def parameter_count(case: "Case") -> int:
+    return sum(p.numel() for p in _resnet(SHAPES[case.model], case.stem, case.classes).parameters())
+
+
+def build(case: "Case") -> Callable[[], int]:
+    from podium.bench.step import random_batch
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    model = _resnet(SHAPES[case.model], case.stem, case.classes).to(memory_format=torch.channels_last)
+    loss_of = nn.CrossEntropyLoss(label_smoothing=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, nesterov=True, weight_decay=1e-4)
+    image, label = random_batch(case)
+    pixels = torch.from_numpy(image).permute(0, 3, 1, 2)  # channels last in memory, as it comes
+    target = torch.from_numpy(label.astype(np.int64))
+
+    def run() -> int:
+        for _ in range(case.steps):
+            x = (pixels.float() / 255 - _MEAN) / _STD
+            loss = loss_of(model(x), target)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return case.batch * case.steps
+
+    return run
