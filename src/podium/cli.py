@@ -18,7 +18,6 @@ from tyro.conf import Positional, UseAppendAction, subcommand
 from podium.data.prepare import PrepareOptions
 from podium.errors import UserError
 
-
 _PREPARE = PrepareOptions()
 
 
@@ -142,7 +141,7 @@ def main() -> None:
         prog="podium",
         description="Train image classifiers at supercomputer scale.",
         config=(tyro.conf.OmitSubcommandPrefixes,),
-    )  # type: ignore[call-overload]
+    )
     try:
         result = command()  # type: ignore[operator]
     except UserError as error:

@@ -1,4 +1,4 @@
-"""The one exception that stands for a user's mistake. The command line prints its single line and exits with 2; everything else is a bug."""
+"""The one exception that stands for a user's mistake: the command line prints its single line and exits with 2."""
 
 
 class UserError(Exception):

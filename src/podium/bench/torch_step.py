@@ -27,7 +27,7 @@ class _Block(nn.Module):
         for kernel, step, out in plan:
             layers += [_conv(channels, out, kernel, step), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
             channels = out
-        nn.init.zeros_(layers[-2].weight)  # type: ignore[arg-type]
+        nn.init.zeros_(layers[-2].weight)
         self.branch = nn.Sequential(*layers[:-1])
         project = stride != 1 or c_in != c_out
         self.shortcut = (

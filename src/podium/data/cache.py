@@ -13,6 +13,7 @@ import psutil
 from podium.data import decode
 from podium.data.shards import ImageSet
 
+_BLACK = np.zeros((1, 1, 3), np.uint8)
 Level = Literal["pixels", "bytes", "none"]
 
 
@@ -49,19 +50,11 @@ class Cache:
         self.read_ahead(samples)
         if self.level != "pixels":
             return decode.decode_batch([self._bytes(s) for s in samples], boxes, flips, out, self.threads)
-        kept = [self._kept.get(int(s)) for s in samples]
-        whole = np.array([i for i, pixels in enumerate(kept) if pixels is not None], np.int64)
-        broken = np.array([i for i, pixels in enumerate(kept) if pixels is None], np.int64)
-        statuses = np.zeros(len(samples), np.int32)
-        if len(broken) == 0:
-            return decode.resize_batch(kept, boxes, flips, out, self.threads)
-        for rows, run, sources in (
-            (whole, decode.resize_batch, [kept[i] for i in whole]),
-            (broken, decode.decode_batch, [self._bytes(s) for s in samples[broken]]),
-        ):
-            part = np.empty((len(rows), *out.shape[1:]), np.uint8)
-            statuses[rows] = run(sources, boxes[rows], flips[rows], part, self.threads)
-            out[rows] = part
+        kept = [self._kept.get(int(s), _BLACK) for s in samples]
+        statuses = decode.resize_batch(kept, boxes, flips, out, self.threads)
+        for row in (i for i, pixels in enumerate(kept) if pixels is _BLACK):  # broken: the decoder says how
+            one, sample = slice(row, row + 1), int(samples[row])
+            statuses[one] = decode.decode_batch([self._bytes(sample)], boxes[one], flips[one], out[one], threads=1)
         return statuses
 
     def read_ahead(self, samples: Sequence[int] | np.ndarray) -> None:

@@ -25,10 +25,7 @@ class Fills(Protocol):
 
 def local_rows(sharding: NamedSharding, batch_global: int) -> np.ndarray:
     """The places of a global batch that live on this host's devices, ascending."""
-    axis = len(sharding.spec) - 1
-    shape = (1,) * axis + (batch_global,)
-    places = np.arange(batch_global)
-    return np.unique([places[index[axis]] for index in sharding.addressable_devices_indices_map(shape).values()])
+    return np.unique(np.concatenate([np.arange(*part) for _, part in _parts(sharding, batch_global)]))
 
 
 def to_devices(batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, batch_global: int) -> dict[str, jax.Array]:
@@ -38,14 +35,23 @@ def to_devices(batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, batc
 
     def one(host: np.ndarray) -> jax.Array:
         shape = (*host.shape[:axis], batch_global, *host.shape[axis + 1 :])
-        parts = []
-        for device, indices in sharding.addressable_devices_indices_map(shape).items():
-            first, last = np.searchsorted(rows, [indices[axis].start or 0, (indices[axis].stop or batch_global) - 1])
-            part = host[(slice(None),) * axis + (slice(first, last + 1),)]
-            parts.append(jax.device_put(part, device))
-        return jax.make_array_from_single_device_arrays(shape, sharding, parts)
+        on_devices = []
+        for device, (first, last) in _parts(sharding, batch_global):
+            here = slice(*np.searchsorted(rows, [first, last]))
+            on_devices.append(jax.device_put(host[(slice(None),) * axis + (here,)], device))
+        return jax.make_array_from_single_device_arrays(shape, sharding, on_devices)
 
     return {name: one(host) for name, host in batch.items()}
+
+
+def _parts(sharding: NamedSharding, batch_global: int) -> Iterator[tuple[jax.Device, tuple[int, int]]]:
+    """Each device of this host with the [first, last) places of the batch that it holds."""
+    axis = len(sharding.spec) - 1
+    shape = (1,) * axis + (batch_global,)
+    for device, index in sharding.addressable_devices_indices_map(shape).items():
+        assert index is not None
+        first, last, _ = index[axis].indices(batch_global)
+        yield device, (first, last)
 
 
 class Feed(Iterator[dict[str, jax.Array]]):

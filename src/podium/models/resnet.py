@@ -64,7 +64,8 @@ class Block(nnx.Module):
         c_out = width * 4 if bottleneck else width
         # (kernel, stride, channels) of each convolution of the branch.
         plan = [(1, 1, width), (3, stride, width), (1, 1, c_out)] if bottleneck else [(3, stride, width), (3, 1, c_out)]
-        self.convs, self.norms = nnx.List(), nnx.List()
+        self.convs: nnx.List = nnx.List()
+        self.norms: nnx.List = nnx.List()
         channels = c_in
         for i, (kernel, step, out) in enumerate(plan):
             last = i == len(plan) - 1
@@ -112,7 +113,7 @@ class ResNet(nnx.Module):
         else:
             self.first = _conv(3, shape.width, 3, 1, dtype, rngs)
         self.first_norm = norm(shape.width, rngs=rngs)
-        self.blocks = nnx.List()
+        self.blocks: nnx.List = nnx.List()
         channels = shape.width
         for stage, blocks in enumerate(shape.blocks):
             width = shape.width * 2**stage

@@ -4,7 +4,7 @@ import sys
 import time
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -37,19 +37,20 @@ class Terminal(events.Listener):
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(file=sys.stderr if quiet else sys.stdout, highlight=False)
         self._live: Progress | None = None
-        self._task = None
+        self._task: TaskID | None = None
         self._steps = 0
         self._last_line = 0.0
 
     def note(self, message: str) -> None:
-        self.console.print(message, style="dim")
+        self.console.print(message, style="dim", soft_wrap=True)
 
     def started(self, event: events.Started) -> None:
         self._steps = event.steps
         self.console.print(
             f"[bold]{event.recipe}[/]: {event.train_images:,} images, {event.classes} classes, "
             f"{event.parameters / 1e6:.2f} M parameters; batch {event.batch_global} on {event.torus} {event.platform} "
-            f"chips, batch norm over {event.norm_span} examples"
+            f"chips, batch norm over {event.norm_span} examples",
+            soft_wrap=True,
         )
         self.note(f"run {event.run} · cache {event.cache} · {event.decoder}")
         if event.first_step:
@@ -79,7 +80,8 @@ class Terminal(events.Listener):
     def evaluated(self, event: events.Evaluated) -> None:
         self.console.print(
             f"evaluation at epoch {event.epoch:.1f}: [bold]top-1 {event.top1:.2%}[/]  top-5 {event.top5:.2%}  "
-            f"loss {event.loss:.3f}  ({event.images:,} images, {event.seconds:.1f} s)"
+            f"loss {event.loss:.3f}  ({event.images:,} images, {event.seconds:.1f} s)",
+            soft_wrap=True,
         )
 
     def finished(self, event: events.Summary) -> None:

@@ -68,12 +68,13 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     images to logits, best built with `podium.models.build_norm(recipe.model)` as its norm."""
     dtype = convolution_dtype(recipe, mesh)
     make_model = make_model or (lambda rngs: build_model(recipe.model, recipe.model.classes, dtype, rngs))
-    graph, *_ = nnx.split(nnx.eval_shape(lambda: make_model(nnx.Rngs(0))), nnx.Param, nnx.BatchStat, ...)
+    graph = nnx.graphdef(nnx.eval_shape(lambda: make_model(nnx.Rngs(0))))
     rule, schedule = optim.build_rule(recipe.optimizer), optim.build_schedule(recipe)
     chips = mesh.size
 
     def initialise() -> State:
-        _, params, stats, _ = nnx.split(make_model(nnx.Rngs(recipe.seed)), nnx.Param, nnx.BatchStat, ...)
+        model = make_model(nnx.Rngs(recipe.seed))
+        params, stats = nnx.state(model, nnx.Param), nnx.state(model, nnx.BatchStat)
         return State(jnp.zeros((), jnp.int32), params, stats, jax.tree.map(jnp.zeros_like, params))
 
     def forward(params: Any, stats: Any, batch: Batch, train: bool) -> tuple[jax.Array, Any]:

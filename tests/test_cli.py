@@ -1,0 +1,91 @@
+"""What a person types, and the one line they get back when it cannot work."""
+
+import json
+import sys
+
+import pytest
+
+from podium import cli
+
+SMALL = [
+    "--set", "epochs=1", "--set", "batch_global=16", "--set", "torus=1x2", "--set", "data.image_size=16",
+    "--set", "model.norm_span=8", "--set", "schedule.warmup_epochs=0",
+]  # fmt: skip
+
+
+@pytest.fixture
+def podium(monkeypatch, capsys):
+    """Runs a command line in this process: (exit code, stdout, stderr)."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["podium", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_train_eval_and_predict_speak_json(podium, small_data, tmp_path):
+    run = tmp_path / "run"
+    code, out, _ = podium("train", "--json", "--data", small_data, "--run", run, *SMALL)
+    assert code == 0
+    summary = json.loads(out.splitlines()[-1])
+    assert {"accuracy", "images_per_second", "train_seconds", "run"} <= set(summary)
+    code, out, _ = podium("eval", run, "--json")
+    assert json.loads(out.splitlines()[-1])["accuracy"] == summary["accuracy"]
+    from podium.data.shards import ImageSet
+
+    image = tmp_path / "image.jpg"
+    image.write_bytes(ImageSet.open(small_data, "validation").image(1).tobytes())
+    code, out, _ = podium("predict", run, image, "--json")
+    guesses = json.loads(out.splitlines()[-1])[0]["guesses"]
+    assert {g["class"] for g in guesses} == {"red", "green", "blue"}
+    code, out, _ = podium("predict", run, image)
+    assert str(image) in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--recipe", "resnet50"], "there is no recipe 'resnet50' (did you mean resnet50-"),
+        (["train", "--recipe", "cifar10"], "recipe cifar10 needs images"),
+        (["train", "--set", "batch_global=1000"], "batch_global=1000 is not divisible"),
+        (["train", "--set", "torus=100x100"], "is not divisible by 10000 chips"),
+        (["train", "--data", "{tmp}/absent", "--run", "{tmp}/r"], "absent"),
+        (["train", "--data", "{tmp}/empty", "--run", "{tmp}/r"], "empty"),
+        (["eval", "{tmp}/empty"], "holds no run"),
+        (["predict", "{tmp}/empty", "{tmp}/x.jpg"], "holds no run"),
+        (["predict", "{tmp}/empty"], "no image"),
+        (["prepare", "{tmp}/absent", "{tmp}/out"], "absent"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(podium, tmp_path, arguments, message):
+    (tmp_path / "empty").mkdir()
+    code, _, err = podium(*(a.format(tmp=tmp_path) for a in arguments))
+    assert code == 2
+    assert message in err
+    assert err.startswith("podium: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert not (tmp_path / "r").exists()
+
+
+def test_debug_shows_the_traceback(podium):
+    from podium.errors import UserError
+
+    with pytest.raises(UserError):
+        podium("train", "--recipe", "resnet50", "--debug")
+
+
+def test_a_torus_larger_than_the_devices_is_refused_before_training(podium, small_data, tmp_path):
+    code, _, err = podium(
+        "train", "--data", small_data, "--run", tmp_path / "r", "--set", "torus=8x8", "--set", "batch_global=64",
+        "--set", "model.norm_span=1",
+    )  # fmt: skip
+    assert code == 2
+    assert "torus=8x8 needs 64 devices and 16 are there" in err

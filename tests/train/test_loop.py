@@ -1,0 +1,158 @@
+"""Whole runs on small data: records, resume, evaluation, and every way a run can be refused."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from podium import recipe
+from podium.errors import UserError
+from podium.report import events
+from podium.train.loop import evaluation_steps, train
+from podium.train.trained import open_run
+
+
+def small_recipe(**changes):
+    table = {
+        "epochs": 4, "batch_global": 16, "torus": "1x2", "evaluate_every_epochs": 2, "log_every_steps": 1,
+        "data": {"image_size": 16, "min_area": 0.5},
+        "model": {"name": "resnet8", "stem": "conv7", "norm_span": 8},
+        "optimizer": {"name": "sgd", "learning_rate": 0.05},
+        "schedule": {"decay": "cosine", "warmup_epochs": 1},
+    }  # fmt: skip
+    return recipe.from_dict({**table, **changes})
+
+
+class Heard(events.Listener):
+    def __init__(self):
+        self.all = []
+        for name in ("note", "started", "progress", "evaluated", "finished"):
+            setattr(self, name, self.all.append)
+
+    def of(self, kind):
+        return [event for event in self.all if isinstance(event, kind)]
+
+
+@pytest.fixture(scope="module")
+def finished(small_data, tmp_path_factory):
+    run, heard = tmp_path_factory.mktemp("runs") / "first", Heard()
+    summary = train(small_recipe(), small_data, run, listener=heard)
+    return run, summary, heard
+
+
+def test_a_run_learns_and_tells(finished):
+    run, summary, heard = finished
+    progress, evaluations = heard.of(events.Progress), heard.of(events.Evaluated)
+    assert [p.step for p in progress] == list(range(1, 25))
+    assert [e.step for e in evaluations] == [12, 24]
+    assert all(e.images == 22 for e in evaluations)
+    assert progress[-1].loss < progress[0].loss
+    assert summary.accuracy == evaluations[-1].top1 > 0.5
+    assert 0 <= summary.input_bound <= 1
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines].count("train") == 24
+    assert lines[-1]["accuracy"] == summary.accuracy
+    assert list((run / "tensorboard").glob("events.out.tfevents.*"))
+
+
+def test_a_finished_run_evaluates_to_the_same_accuracy(finished):
+    run, summary, _ = finished
+    trained = open_run(run)
+    assert trained.steps == 24
+    assert trained.evaluate().top1 == summary.accuracy
+
+
+def test_predict_gives_probabilities_and_names_a_broken_file(finished, small_data, tmp_path):
+    from podium.data.shards import ImageSet
+
+    trained, images = open_run(finished[0]), ImageSet.open(small_data, "validation")
+    good, broken = tmp_path / "good.jpg", tmp_path / "broken.jpg"
+    good.write_bytes(images.image(0).tobytes())
+    broken.write_bytes(b"not an image")
+    probabilities = trained.predict([good, good])
+    assert probabilities.shape == (2, 3)
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-5)
+    with pytest.raises(UserError, match=r"broken\.jpg cannot be decoded"):
+        trained.predict([good, broken])
+
+
+def test_a_stopped_run_goes_on_to_the_same_weights(finished, small_data, tmp_path):
+    class Stop(Exception):
+        pass
+
+    class StopsAt(events.Listener):
+        def progress(self, event):
+            if event.step == 17:
+                raise Stop
+
+    run = tmp_path / "run"
+    with pytest.raises(Stop):
+        train(small_recipe(), small_data, run, listener=StopsAt())
+    heard = Heard()
+    train(small_recipe(), small_data, run, listener=heard)
+    assert heard.of(events.Started)[0].first_step == 12
+    want, got = (jax.device_get(open_run(r).state) for r in (finished[0], run))
+    for a, b in zip(jax.tree.leaves(want), jax.tree.leaves(got), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_run_directory_with_other_work_is_left_alone(finished, small_data, tmp_path):
+    with pytest.raises(UserError, match="holds a finished run"):
+        train(small_recipe(), small_data, finished[0])
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match="not empty and holds no run"):
+        train(small_recipe(), small_data, other)
+    assert [file.name for file in other.iterdir()] == ["thesis.tex"]
+
+
+def test_a_changed_recipe_is_refused_with_the_difference(small_data, tmp_path):
+    from podium.data.shards import ImageSet
+    from podium.train import run_directory
+
+    images = ImageSet.open(small_data, "train")
+    filled_in = small_recipe().for_data(3, 96, 22)
+    run_directory.claim(tmp_path / "run", filled_in, images)
+    run_directory.claim(tmp_path / "run", filled_in, images)
+    changed = dataclasses.replace(filled_in, seed=1)
+    with pytest.raises(UserError, match=r"holds another run \(seed 0 → 1\)"):
+        run_directory.claim(tmp_path / "run", changed, images)
+
+
+def test_an_unwritable_place_is_one_clear_line(small_data, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write to"):
+        train(small_recipe(), small_data, tmp_path / "file" / "run")
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(small_data, tmp_path):
+    exploding = small_recipe(
+        optimizer={"name": "sgd", "learning_rate": 1e30}, schedule={"decay": "cosine", "warmup_epochs": 0}
+    )
+    with pytest.raises(UserError, match=r"the loss is (nan|inf) at step [2-5]; lower optimizer\.learning_rate"):
+        train(exploding, small_data, tmp_path / "run")
+
+
+def test_evaluations_end_with_dispatches():
+    r = small_recipe(steps_per_dispatch=4, evaluate_every_epochs=1.5).for_data(3, 96, 22)
+    assert r.train_steps == 24
+    assert evaluation_steps(r) == {8, 16, 24}
+    assert all(step % 4 == 0 for step in evaluation_steps(r))
+
+
+def test_evaluation_that_misses_an_image_fails_the_run(finished, monkeypatch):
+    trained = open_run(finished[0])
+    from podium.data import loader
+
+    original = loader.EvalLoader.fill
+
+    def loses_one(self, batch, index):
+        original(self, batch, index)
+        batch["label"][0] = -1
+
+    monkeypatch.setattr(loader.EvalLoader, "fill", loses_one)
+    with pytest.raises(RuntimeError, match="counted 20 images of 22"):
+        trained.evaluate()

@@ -1,0 +1,162 @@
+"""The step: the same losses on any number of chips, no recompilation, exact evaluation counts, donated state."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from podium import models, recipe, topology
+from podium.recipe import Data
+from podium.train.step import build_step, cross_entropy, normalise_pixels
+
+BATCH, SIZE, CLASSES = 32, 16, 5
+
+
+def small_recipe(**changes):
+    table = {
+        "epochs": 4, "batch_global": BATCH, "label_smoothing": 0.1, "steps_per_dispatch": 2,
+        "data": {"image_size": SIZE, "train_images": 320, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]},
+        "model": {"name": "resnet8", "stem": "conv3", "classes": CLASSES, "norm_span": 8},
+        "optimizer": {"name": "lars", "learning_rate": 2.0, "trust": 0.02},
+        "schedule": {"decay": "polynomial", "warmup_epochs": 0.2},
+    }  # fmt: skip
+    return recipe.from_dict({**table, **changes})
+
+
+def tiny_network(r):
+    """A network that compiles in a second, of the same parts: convolution, distributed norm, classifier."""
+    norm = models.build_norm(r.model)
+
+    class Tiny(nnx.Module):
+        def __init__(self, rngs):
+            self.conv = nnx.Conv(3, 8, (3, 3), 2, use_bias=False, rngs=rngs)
+            self.norm = norm(8, rngs=rngs)
+            self.classifier = nnx.Linear(8, CLASSES, rngs=rngs)
+
+        def __call__(self, x):
+            return self.classifier(nnx.relu(self.norm(self.conv(x))).mean((1, 2)))
+
+    return Tiny
+
+
+def programs(r, rows, cols, own=True):
+    mesh = topology.lay_out(rows, cols, BATCH, r.model.norm_span).mesh(jax.devices()[: rows * cols])
+    return build_step(r, mesh, tiny_network(r) if own else None)
+
+
+def batches(step, count=2, steps=2, colour=False):
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        batch = {
+            "image": rng.integers(0, 256, (steps, BATCH, SIZE, SIZE, 3), dtype=np.uint8),
+            "label": rng.integers(0, CLASSES, (steps, BATCH), dtype=np.int32),
+        }
+        if colour:
+            batch["colour"] = rng.uniform(0.6, 1.4, (steps, BATCH, 3)).astype(np.float32)
+        yield jax.device_put(batch, step.train_batches)
+
+
+def run(r, rows, cols, own=True):
+    step = programs(r, rows, cols, own)
+    state, losses = step.init(), []
+    for batch in batches(step):
+        state, metrics = step.train(state, batch)
+        losses.append(np.asarray(metrics["loss"]))
+    assert step.train._cache_size() == 1, "a second call must not recompile"
+    return np.concatenate(losses), jax.device_get(state)
+
+
+@pytest.fixture(scope="module")
+def on_one_chip():
+    return run(small_recipe(), 1, 1)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(1, 2), (2, 2), (2, 4)])
+def test_the_same_losses_and_weights_on_any_number_of_chips(on_one_chip, rows, cols):
+    losses, state = run(small_recipe(), rows, cols)
+    np.testing.assert_allclose(losses, on_one_chip[0], rtol=2e-5)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(on_one_chip[1]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+
+
+def test_a_resnet_has_the_same_losses_on_one_chip_and_on_four():
+    r = small_recipe(steps_per_dispatch=1)
+    losses = []
+    for rows, cols in ((1, 1), (2, 2)):
+        step = programs(r, rows, cols, own=False)
+        _, metrics = step.train(step.init(), next(batches(step, steps=1)))
+        losses.append(np.asarray(metrics["loss"]))
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_several_steps_per_dispatch_are_the_same_steps(on_one_chip):
+    step = programs(small_recipe(), 1, 1)
+    state, losses = step.init(), []
+    for batch in batches(step):
+        for i in range(2):
+            state, metrics = step.train(state, jax.tree.map(lambda b, i=i: b[i : i + 1], batch))
+            losses.append(float(metrics["loss"][0]))
+    np.testing.assert_allclose(losses, on_one_chip[0], rtol=1e-6)
+
+
+def test_a_state_is_donated_and_repeats_are_bit_identical():
+    step = programs(small_recipe(), 2, 2)
+    first = step.init()
+    batch = next(batches(step))
+    after, _ = step.train(first, batch)
+    assert jax.tree.leaves(first.params)[0].is_deleted()
+    again, _ = step.train(step.init(), batch)
+    for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_colours_change_what_the_network_sees():
+    step = programs(small_recipe(), 1, 2)
+    plain, coloured = (next(batches(step, colour=c)) for c in (False, True))
+    losses = [float(step.train(step.init(), batch)[1]["loss"][0]) for batch in (plain, coloured)]
+    assert losses[0] != losses[1]
+
+
+def test_evaluation_counts_every_image_once_and_masks_padding():
+    step = programs(small_recipe(), 2, 4)
+    state, rng = step.init(), np.random.default_rng(1)
+    image = rng.integers(0, 256, (BATCH, SIZE, SIZE, 3), dtype=np.uint8)
+    label = rng.integers(0, CLASSES, BATCH).astype(np.int32)
+    label[27:] = -1
+    totals = step.evaluate(
+        state, step.zero_totals(), jax.device_put({"image": image, "label": label}, step.eval_batches)
+    )
+    counted = jax.device_get(totals)
+    assert counted["images"] == 27
+    best = np.argsort(-np.asarray(step.predict(state, image)), axis=1)
+    assert counted["top1"] == (best[:27, 0] == label[:27]).sum()
+    assert counted["top5"] == 27  # there are five classes
+    assert counted["loss"] > 0
+
+
+def test_bf16_convolutions_keep_fp32_everything_else():
+    r = small_recipe(precision="bf16", steps_per_dispatch=1)
+    step = programs(r, 1, 2, own=False)
+    text = step.train.lower(step.init(), next(batches(step, steps=1))).as_text()
+    convolutions = [line for line in text.splitlines() if "stablehlo.convolution" in line]
+    assert convolutions
+    assert all("bf16" in line.split("->")[-1] for line in convolutions)
+    sums = [line for line in text.splitlines() if "stablehlo.all_reduce" in line or "all_gather" in line]
+    assert all(leaf.dtype in (jnp.float32, jnp.int32) for leaf in jax.tree.leaves(step.init()))
+    assert sums
+    assert not any("bf16" in line for line in sums)
+
+
+def test_cross_entropy_with_smoothing_against_numpy():
+    logits, label = np.random.default_rng(0).standard_normal((4, CLASSES)).astype(np.float32), np.array([0, 1, 4, 2])
+    target = 0.9 * np.eye(CLASSES)[label] + 0.1 / CLASSES
+    log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    np.testing.assert_allclose(cross_entropy(logits, label, 0.1), -(target * log_p).sum(1), rtol=1e-5)
+
+
+def test_colour_factors_of_one_change_nothing():
+    image = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), dtype=np.uint8)
+    plain = normalise_pixels(image, Data())
+    np.testing.assert_allclose(normalise_pixels(image, Data(), jnp.ones((3, 3))), plain, atol=1e-5)
+    np.testing.assert_allclose(plain, (image / 255 - np.array(Data().mean)) / np.array(Data().std), atol=1e-5)
