@@ -51,12 +51,12 @@ class Train(_Command):
         _start_jax()
         from podium.data.locate import locate
         from podium.report.terminal import Terminal
-        from podium.train.loop import train
+        from podium.train.loop import train_recipe
 
         terminal = Terminal(quiet=self.json)
         data = locate(self.data, terminal.console)
         run = self.run or Path("runs") / f"{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        return asdict(train(chosen, data, run, listener=terminal))
+        return asdict(train_recipe(chosen, data, run, listener=terminal))
 
 
 @dataclass(frozen=True)
@@ -126,24 +126,87 @@ class Prepare(_Command):
         return asdict(prepare.run(self.source, self.out, self.options, console))
 
 
+@dataclass(frozen=True)
+class BenchStep(_Command):
+    """A training step beside PyTorch's: the same network, batch and cores, in turns."""
+
+    cases: tuple[str, ...] = ("cifar", "resnet50")
+    """cifar: the network of recipe cifar10, 32 px, batch 128; resnet50: 224 px, batch 16; cifar-narrow: 32 channels."""
+    rounds: int = 7
+    """How often the two take turns."""
+
+    def __call__(self) -> dict[str, Any]:
+        from rich.console import Console
+        from rich.table import Table
+
+        from podium.bench import step
+
+        result = step.run(self.cases, self.rounds)
+        table = Table("network", "Podium images/s", "PyTorch images/s", "ratio (median, spread)")
+        for name, r in result["cases"].items():
+            ratio = r["ratio"]
+            table.add_row(
+                name,
+                f"{r['podium']['median']:.1f}",
+                f"{r['pytorch']['median']:.1f}",
+                f"{ratio['median']:.2f} ({ratio['least']:.2f}–{ratio['most']:.2f})",
+            )
+        Console(stderr=self.json).print(table)
+        return result
+
+
+@dataclass(frozen=True)
+class BenchInput(_Command):
+    """Images per second into a batch, beside tf.data, DALI and Pillow, on the same files and crops."""
+
+    data: str | None = None
+    """A prepared directory, or any source that `podium prepare` takes. Default: the demo's images."""
+    threads: tuple[int, ...] = (1, 2)
+    """Thread counts to measure."""
+    rounds: int = 5
+    """How often they take turns."""
+
+    def __call__(self) -> dict[str, Any]:
+        from rich.console import Console
+
+        from podium.bench import input as bench_input
+
+        console = Console(stderr=self.json)
+        result = bench_input.run(self.data, self.threads, self.rounds)
+        bench_input.show(result, console)
+        return result
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure this machine beside its peers, in turns."""
+
+    what: Annotated[BenchStep, subcommand("step")] | Annotated[BenchInput, subcommand("input")]
+
+
 Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Predict, subcommand("predict")]
     | Annotated[Prepare, subcommand("prepare")]
+    | Annotated[Bench, subcommand("bench")]
 )
 
 
 def main() -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    command: _Command = tyro.cli(
+    chosen = tyro.cli(
         Command,
         prog="podium",
         description="Train image classifiers at supercomputer scale.",
-        config=(tyro.conf.OmitSubcommandPrefixes,),
+        config=(
+            tyro.conf.OmitSubcommandPrefixes,
+            tyro.conf.FlagCreatePairsOff,
+        ),
     )
+    command = chosen.what if isinstance(chosen, Bench) else chosen
     try:
-        result = command()  # type: ignore[operator]
+        result = command()
     except UserError as error:
         if command.debug:
             raise

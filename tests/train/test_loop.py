@@ -10,7 +10,7 @@ import pytest
 from podium import recipe
 from podium.errors import UserError
 from podium.report import events
-from podium.train.loop import evaluation_steps, train
+from podium.train.loop import evaluation_steps, train_recipe
 from podium.train.trained import open_run
 
 
@@ -38,7 +38,7 @@ class Heard(events.Listener):
 @pytest.fixture(scope="module")
 def finished(small_data, tmp_path_factory):
     run, heard = tmp_path_factory.mktemp("runs") / "first", Heard()
-    summary = train(small_recipe(), small_data, run, listener=heard)
+    summary = train_recipe(small_recipe(), small_data, run, listener=heard)
     return run, summary, heard
 
 
@@ -89,9 +89,9 @@ def test_a_stopped_run_goes_on_to_the_same_weights(finished, small_data, tmp_pat
 
     run = tmp_path / "run"
     with pytest.raises(Stop):
-        train(small_recipe(), small_data, run, listener=StopsAt())
+        train_recipe(small_recipe(), small_data, run, listener=StopsAt())
     heard = Heard()
-    train(small_recipe(), small_data, run, listener=heard)
+    train_recipe(small_recipe(), small_data, run, listener=heard)
     assert heard.of(events.Started)[0].first_step == 12
     want, got = (jax.device_get(open_run(r).state) for r in (finished[0], run))
     for a, b in zip(jax.tree.leaves(want), jax.tree.leaves(got), strict=True):
@@ -100,12 +100,12 @@ def test_a_stopped_run_goes_on_to_the_same_weights(finished, small_data, tmp_pat
 
 def test_a_run_directory_with_other_work_is_left_alone(finished, small_data, tmp_path):
     with pytest.raises(UserError, match="holds a finished run"):
-        train(small_recipe(), small_data, finished[0])
+        train_recipe(small_recipe(), small_data, finished[0])
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("years of work")
     with pytest.raises(UserError, match="not empty and holds no run"):
-        train(small_recipe(), small_data, other)
+        train_recipe(small_recipe(), small_data, other)
     assert [file.name for file in other.iterdir()] == ["thesis.tex"]
 
 
@@ -125,7 +125,7 @@ def test_a_changed_recipe_is_refused_with_the_difference(small_data, tmp_path):
 def test_an_unwritable_place_is_one_clear_line(small_data, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write to"):
-        train(small_recipe(), small_data, tmp_path / "file" / "run")
+        train_recipe(small_recipe(), small_data, tmp_path / "file" / "run")
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(small_data, tmp_path):
@@ -133,7 +133,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(small_data, t
         optimizer={"name": "sgd", "learning_rate": 1e30}, schedule={"decay": "cosine", "warmup_epochs": 0}
     )
     with pytest.raises(UserError, match=r"the loss is (nan|inf) at step [2-5]; lower optimizer\.learning_rate"):
-        train(exploding, small_data, tmp_path / "run")
+        train_recipe(exploding, small_data, tmp_path / "run")
 
 
 def test_evaluations_end_with_dispatches():

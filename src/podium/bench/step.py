@@ -26,7 +26,8 @@ class Case:
 
 
 CASES = {
-    "cifar": Case("resnet20", "conv3", 32, 128, 10, 4),
+    "cifar": Case("resnet8-wide", "conv3", 32, 128, 10, 2),
+    "cifar-narrow": Case("resnet20", "conv3", 32, 128, 10, 2),
     "resnet50": Case("resnet50", "conv7", 224, 16, 1000, 1),
 }
 

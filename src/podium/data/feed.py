@@ -30,7 +30,7 @@ def local_rows(sharding: NamedSharding, batch_global: int) -> np.ndarray:
 
 def to_devices(batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, batch_global: int) -> dict[str, jax.Array]:
     """Starts the transfer of this host's part of a global batch. On a CPU nothing is copied: the arrays *are* the
-    buffers (whatever `may_alias` says), which is why a batch's buffers are never filled a second time."""
+    buffers (whatever `may_alias` says), which is why their memory is used again only when JAX has let go of them."""
     axis = len(sharding.spec) - 1
 
     def one(host: np.ndarray) -> jax.Array:
@@ -84,7 +84,8 @@ class Feed(Iterator[dict[str, jax.Array]]):
         self._stopped.set()
         while self._thread.is_alive():
             with contextlib.suppress(queue.Empty):  # makes room for a thread that waits to put its last batch
-                self._queue.get(timeout=0.05)
+                self._queue.get_nowait()
+            self._thread.join(timeout=0.05)  # returns as soon as it has ended
 
     def _run(self) -> None:
         try:

@@ -13,6 +13,7 @@ import numpy as np
 from podium.data import decode
 from podium.data.cache import Cache, budget_bytes, choose_level
 from podium.data.crops import Crops, eval_crops, train_crops
+from podium.data.memory import BatchMemory
 from podium.data.order import Order, evaluation_batch, evaluation_batches
 from podium.data.shards import ImageSet
 from podium.errors import UserError
@@ -43,16 +44,17 @@ class TrainLoader:
         level = choose_level(images, share, recipe.data.cache, budget)
         self.cache = Cache(images, level, thread_count(recipe.data))
         self.broken = Broken()
+        self._memory = BatchMemory()
 
     def new_batch(self) -> HostBatch:
-        """Empty arrays for one dispatch."""
+        """Arrays for one dispatch, their content arbitrary."""
         steps, rows, size = self.recipe.steps_per_dispatch, len(self.rows), self.recipe.data.image_size
         batch: HostBatch = {
-            "image": np.empty((steps, rows, size, size, 3), np.uint8),
-            "label": np.empty((steps, rows), np.int32),
+            "image": self._memory.empty((steps, rows, size, size, 3), np.uint8),
+            "label": self._memory.empty((steps, rows), np.int32),
         }
         if self.recipe.data.colour_jitter:
-            batch["colour"] = np.empty((steps, rows, 3), np.float32)
+            batch["colour"] = self._memory.empty((steps, rows, 3), np.float32)
         return batch
 
     def fill(self, batch: HostBatch, first_step: int) -> None:
@@ -103,12 +105,13 @@ class EvalLoader:
         self.batches = evaluation_batches(len(images), batch_global)
         budget = budget_bytes(data.cache_gb) if budget is None else budget
         self.cache = Cache(images, choose_level(images, (0, len(images)), data.cache, budget), thread_count(data))
+        self._memory = BatchMemory()
 
     def new_batch(self) -> HostBatch:
         size = self.data.image_size
         return {
-            "image": np.empty((len(self.rows), size, size, 3), np.uint8),
-            "label": np.empty(len(self.rows), np.int32),
+            "image": self._memory.empty((len(self.rows), size, size, 3), np.uint8),
+            "label": self._memory.empty((len(self.rows),), np.int32),
         }
 
     def fill(self, batch: HostBatch, index: int) -> None:

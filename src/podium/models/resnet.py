@@ -44,6 +44,8 @@ SHAPES = {
     "resnet8": Shape((1, 1, 1), width=32),
     "resnet14": Shape((2, 2, 2), width=32),
     "resnet20": Shape((3, 3, 3), width=32),
+    "resnet8-wide": Shape((1, 1, 1)),
+    "resnet14-wide": Shape((2, 2, 2)),
 }
 
 

@@ -34,7 +34,7 @@ from podium.train.step import Metrics, ModelFactory, State, Step, build_step
 _DISPATCHES_AHEAD = 2
 
 
-def train(
+def train_recipe(
     recipe: Recipe,
     data: str | Path,
     run: str | Path,

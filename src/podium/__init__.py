@@ -1,0 +1,57 @@
+"""Podium trains image classifiers at supercomputer scale. These are its public names; they load when first used, so that
+importing the package costs nothing and starts no device.
+
+    from podium import load_recipe, train_recipe
+    train_recipe(load_recipe("demo"), data="prepared/", run="runs/mine")
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from podium.data.prepare import prepare
+    from podium.data.shards import ImageSet
+    from podium.errors import UserError
+    from podium.models import DistributedBatchNorm, ResNet, build_norm
+    from podium.recipe import Recipe
+    from podium.recipe import load as load_recipe
+    from podium.topology import Torus
+    from podium.train.loop import train_recipe
+    from podium.train.step import build_step
+    from podium.train.trained import open_run
+
+__all__ = [
+    "DistributedBatchNorm",
+    "ImageSet",
+    "Recipe",
+    "ResNet",
+    "Torus",
+    "UserError",
+    "build_norm",
+    "build_step",
+    "load_recipe",
+    "open_run",
+    "prepare",
+    "train_recipe",
+]
+
+_HOME = {
+    "DistributedBatchNorm": "podium.models",
+    "ImageSet": "podium.data.shards",
+    "Recipe": "podium.recipe",
+    "ResNet": "podium.models",
+    "Torus": "podium.topology",
+    "UserError": "podium.errors",
+    "build_norm": "podium.models",
+    "build_step": "podium.train.step",
+    "load_recipe": "podium.recipe",
+    "open_run": "podium.train.trained",
+    "prepare": "podium.data.prepare",
+    "train_recipe": "podium.train.loop",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"podium has no public name {name!r}")
+    return getattr(import_module(_HOME[name]), "load" if name == "load_recipe" else name)

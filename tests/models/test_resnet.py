@@ -1,0 +1,63 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from podium import recipe
+from podium.errors import UserError
+from podium.models import build_model
+from podium.models.resnet import space_to_depth
+
+
+def model_settings(name, stem="conv7", span=2):
+    return recipe.Model(norm_span=span, name=name, stem=stem)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [  # torchvision's models, 1000 classes
+        ("resnet18", 11_689_512),
+        ("resnet34", 21_797_672),
+        ("resnet50", 25_557_032),
+        ("resnet101", 44_549_160),
+        ("resnet152", 60_192_808),
+    ],
+)
+def test_the_imagenet_networks_have_the_known_sizes(name, parameters):
+    shapes = nnx.eval_shape(lambda: build_model(model_settings(name), 1000, jnp.float32, nnx.Rngs(0)))
+    assert sum(p.size for p in jax.tree.leaves(nnx.state(shapes, nnx.Param))) == parameters
+
+
+def test_strides_sit_in_the_three_by_three_and_last_scales_start_at_zero():
+    model = build_model(model_settings("resnet50"), 10, jnp.float32, nnx.Rngs(0))
+    first_of_stage_two = model.blocks[3]
+    assert [conv.kernel_size[0] for conv in first_of_stage_two.convs] == [1, 3, 1]
+    assert [conv.strides for conv in first_of_stage_two.convs] == [1, 2, 1]
+    for block in model.blocks:
+        assert not np.asarray(block.norms[-1].scale[...]).any()
+        assert np.asarray(block.norms[0].scale[...]).all()
+    assert float(model.classifier.kernel[...].std()) == pytest.approx(0.01, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "size"), [("resnet8", "conv3", 32), ("resnet8", "conv7", 64), ("resnet8", "space_to_depth", 64)]
+)
+def test_every_stem_gives_fp32_logits(name, stem, size):
+    model = build_model(model_settings(name, stem), 7, jnp.bfloat16, nnx.Rngs(0))
+    logits = model(jnp.ones((2, size, size, 3)))
+    assert logits.shape == (2, 7)
+    assert logits.dtype == jnp.float32
+
+
+def test_space_to_depth_keeps_every_pixel_in_place():
+    x = np.arange(2 * 4 * 6 * 3).reshape(2, 4, 6, 3)
+    y = np.asarray(space_to_depth(jnp.asarray(x)))
+    for row, col in np.ndindex(4, 6):
+        block = (row % 2) * 2 + col % 2
+        np.testing.assert_array_equal(y[:, row // 2, col // 2, 3 * block : 3 * block + 3], x[:, row, col])
+
+
+def test_an_unknown_network_is_named_with_the_choices():
+    with pytest.raises(UserError, match=r"model\.name='vgg' is not one of resnet18"):
+        build_model(model_settings("vgg"), 10, jnp.float32, nnx.Rngs(0))
