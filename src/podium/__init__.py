@@ -1,5 +1,5 @@
-"""Podium trains image classifiers at supercomputer scale. These are its public names; they load when first used, so that
-importing the package costs nothing and starts no device.
+"""Podium trains image classifiers at supercomputer scale. These are its public names; they load when first used, so
+that importing the package costs nothing and starts no device.
 
     from podium import load_recipe, train_recipe
     train_recipe(load_recipe("demo"), data="prepared/", run="runs/mine")

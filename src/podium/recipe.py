@@ -113,6 +113,8 @@ class Recipe:
     seed: int = 0
     torus: str = "auto"  # ROWSxCOLS; on a machine with only a CPU these chips are simulated
     precision: Literal["auto", "bf16", "fp32"] = "auto"  # of convolutions; auto: bf16, but fp32 on a CPU
+    reduce: Literal["xla", "ring", "torus"] = "xla"  # how gradients are summed over the chips
+    bucket_mb: float = 25.0  # ring and torus sum them in flat buckets of this size
     label_smoothing: float = 0.0
     evaluate_every_epochs: float = 4.0
     steps_per_dispatch: int = 1  # a scan on the device
@@ -277,7 +279,8 @@ def _a_name(kind: type) -> str:
 def _check(r: Recipe) -> None:
     """Combinations that cannot work, found before anything is started."""
     for key, value in [
-        ("epochs", r.epochs), ("batch_global", r.batch_global), ("model.norm_span", r.model.norm_span),
+        ("epochs", r.epochs),
+        ("bucket_mb", r.bucket_mb), ("batch_global", r.batch_global), ("model.norm_span", r.model.norm_span),
         ("data.image_size", r.data.image_size), ("steps_per_dispatch", r.steps_per_dispatch),
         ("log_every_steps", r.log_every_steps), ("evaluate_every_epochs", r.evaluate_every_epochs),
         ("optimizer.learning_rate", r.optimizer.learning_rate), ("model.norm_epsilon", r.model.norm_epsilon),

@@ -80,6 +80,15 @@ def test_the_same_losses_and_weights_on_any_number_of_chips(on_one_chip, rows, c
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
 
 
+@pytest.mark.parametrize("reduce", ["ring", "torus"])
+def test_every_way_to_sum_gives_the_same_losses(on_one_chip, reduce):
+    # Buckets of 300 bytes: a tensor of its own, several together, and the scalars among them.
+    losses, state = run(small_recipe(reduce=reduce, bucket_mb=0.0003), 2, 4)
+    np.testing.assert_allclose(losses, on_one_chip[0], rtol=2e-5)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(on_one_chip[1]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+
+
 def test_a_resnet_has_the_same_losses_on_one_chip_and_on_four():
     r = small_recipe(steps_per_dispatch=1)
     losses = []

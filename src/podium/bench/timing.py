@@ -1,5 +1,5 @@
-"""The one harness of every benchmark: the things compared take turns in one process, so that a machine's moods hit all of
-them alike, and the result is a ratio with its spread.
+"""The one harness of every benchmark: the things compared take turns in one process, so that a machine's moods hit
+all of them alike, and the result is a ratio with its spread.
 """
 
 import os
@@ -13,8 +13,8 @@ from typing import Any
 
 
 def alternate(work: Mapping[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
-    """Items per second of each function in each round; a function does its work, waits for its end and gives the number of
-    items. The first call of each is a warm-up and is not counted."""
+    """Items per second of each function in each round. A function does its work, waits for its end and gives the
+    number of items; the first call of each is a warm-up and is not counted."""
     for run in work.values():
         run()
     rates: dict[str, list[float]] = {name: [] for name in work}

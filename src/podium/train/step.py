@@ -22,6 +22,7 @@ from podium import optim, topology
 from podium.models import build_model
 from podium.recipe import Data, Recipe
 from podium.topology import AXES
+from podium.train.gradient_sum import build_sum
 
 Batch = dict[str, jax.Array]
 """image uint8 […, batch, size, size, 3] · label int32 […, batch] (−1: padding) · colour float32 […, batch, 3]"""
@@ -70,6 +71,7 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     make_model = make_model or (lambda rngs: build_model(recipe.model, recipe.model.classes, dtype, rngs))
     graph = nnx.graphdef(nnx.eval_shape(lambda: make_model(nnx.Rngs(0))))
     rule, schedule = optim.build_rule(recipe.optimizer), optim.build_schedule(recipe)
+    sum_over_chips = build_sum(recipe, mesh)
     chips = mesh.size
 
     def initialise() -> State:
@@ -87,13 +89,13 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
         def objective(params: Any) -> tuple[jax.Array, tuple[Any, jax.Array]]:
             logits, stats = forward(params, state.stats, batch, train=True)
             losses = cross_entropy(logits, batch["label"], recipe.label_smoothing)
-            return losses.sum() / recipe.batch_global, (stats, _hits(logits, batch["label"], 1).sum())
+            return losses.sum() / recipe.batch_global, (stats, _hits(logits, batch["label"], 1).sum(dtype=jnp.float32))
 
         # Parameters that vary by chip have gradients that do: summing them over the torus is then ours to do.
         params = lax.pcast(state.params, AXES, to="varying")
         (loss, (stats, hits)), gradients = jax.value_and_grad(objective, has_aux=True)(params)
         stats = jax.tree.map(lambda s: s / chips, stats)
-        gradients, stats, loss, hits = lax.psum((gradients, stats, loss, hits), AXES)
+        gradients, stats, loss, hits = sum_over_chips((gradients, stats, loss, hits))
         rate = jnp.asarray(schedule(state.step), jnp.float32)
         new_params, momenta = optim.update(rule, state.params, gradients, state.momenta, rate)
         metrics = {"loss": loss, "top1": hits / recipe.batch_global, "learning_rate": rate}

@@ -1,0 +1,21 @@
+"""Gradient summation over a torus: XLA's own, a ring, and the paper's two-colour 2-D algorithm, behind one contract;
+packing of gradient trees into flat buckets; and the measurement that chooses among them."""
+
+from podium.reduce.buckets import Buckets, plan_buckets
+from podium.reduce.choose import auto, choose
+from podium.reduce.collectives import Reduction, TorusAxes, Xla, own_shard, shard_size
+from podium.reduce.scheduled import ring, torus
+
+__all__ = [
+    "Buckets",
+    "Reduction",
+    "TorusAxes",
+    "Xla",
+    "auto",
+    "choose",
+    "own_shard",
+    "plan_buckets",
+    "ring",
+    "shard_size",
+    "torus",
+]

@@ -1,0 +1,60 @@
+"""`reduce = auto`: which reduction is fastest here, for each buffer size, by a short measurement at start. All
+processes time the same runs in the same order and count the slowest process, so all choose alike. On TPUs and GPUs
+the compiler knows the links, and its own is taken unmeasured. It measures seconds, not statistics: enough to see a
+factor, and in a tie either will do."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from podium.reduce.collectives import Reduction, TorusAxes, Xla
+from podium.reduce.scheduled import ring, torus
+
+Run = Callable[[jax.Array], jax.Array]
+
+
+def auto(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh) -> dict[int, Reduction]:
+    """The reduction for each buffer size (in float32 elements)."""
+    if mesh.devices.flat[0].platform != "cpu":
+        return dict.fromkeys(sizes, Xla(axes))
+    return choose([Xla(axes), ring(axes), torus(axes)], sizes, mesh)
+
+
+def choose(reductions: Sequence[Reduction], sizes: Sequence[int], mesh: Mesh) -> dict[int, Reduction]:
+    """The fastest of `reductions` for an all-reduce of each size."""
+    spec = PartitionSpec(reductions[0].axes.all)
+    chosen = {}
+    for size in dict.fromkeys(sizes):
+        runs = [_all_reduce(reduction, mesh) for reduction in reductions]
+        ones = _ones(size, mesh, spec)
+        chosen[size] = reductions[int(np.argmin(np.median(seconds_of(runs, ones, repeats=3), 0)))]
+    return chosen
+
+
+def seconds_of(runs: Sequence[Run], given: jax.Array, repeats: int) -> np.ndarray:
+    """[repeats, runs]: the slowest process's time of each run. Repeats are interleaved; one before them compiles."""
+    seconds = np.zeros((repeats + 1, len(runs)), np.float32)
+    for repeat in range(repeats + 1):
+        for k, run in enumerate(runs):
+            multihost_utils.sync_global_devices("podium: start together")
+            start = time.perf_counter()
+            run(given).block_until_ready()
+            seconds[repeat, k] = time.perf_counter() - start
+    by_process = multihost_utils.process_allgather(seconds[1:]).reshape(-1, repeats, len(runs))
+    return by_process.max(0)
+
+
+def _ones(size: int, mesh: Mesh, spec: PartitionSpec) -> jax.Array:
+    return jax.make_array_from_callback(
+        (mesh.size, size), NamedSharding(mesh, spec), lambda index: np.ones((1, size), np.float32)
+    )
+
+
+def _all_reduce(reduction: Reduction, mesh: Mesh) -> Run:
+    spec = PartitionSpec(reduction.axes.all)
+    run = jax.shard_map(lambda x: reduction.all_reduce(x[0]), mesh=mesh, in_specs=spec, out_specs=PartitionSpec())
+    return jax.jit(run)
