@@ -115,6 +115,10 @@ class Prepare(_Command):
     """Where the images are."""
     out: Positional[str] = tyro.MISSING
     """The directory to make."""
+    preview: Path | None = None
+    """Also write a picture (PNG) of one training batch as the network sees it."""
+    recipe: str = "resnet50-256"
+    """The recipe whose crops and colours the preview shows."""
     options: Annotated[PrepareOptions, tyro.conf.arg(name="")] = _PREPARE
 
     def __call__(self) -> dict[str, Any]:
@@ -123,7 +127,14 @@ class Prepare(_Command):
         from podium.data import prepare
 
         console = Console(file=sys.stderr if self.json else sys.stdout)
-        return asdict(prepare.run(self.source, self.out, self.options, console))
+        report = prepare.run(self.source, self.out, self.options, console)
+        if self.preview:
+            from podium import recipe
+            from podium.data.preview import preview
+
+            preview(Path(self.out), recipe.load(self.recipe), self.preview)
+            console.print(f"a batch as the network sees it: {self.preview}", highlight=False, soft_wrap=True)
+        return asdict(report)
 
 
 @dataclass(frozen=True)
@@ -178,10 +189,45 @@ class BenchInput(_Command):
 
 
 @dataclass(frozen=True)
+class BenchAllreduce(_Command):
+    """Gradient summation between processes: XLA's, a ring and the 2-D torus algorithm, in turns; sums are checked."""
+
+    torus: str = "2x2"
+    """ROWSxCOLS of hosts, each a process of its own."""
+    links: str = "shared"
+    """shared: plain loopback. torus: network namespaces joined in a torus by rate-limited links; needs root."""
+    rate: str = "200mbit"
+    """Of each link, for --links torus."""
+    sizes: tuple[int, ...] = ()
+    """Bytes to sum. Default: 64 KB to ResNet-50's 102 MB of gradients."""
+    repeats: int = 5
+    """How often they take turns at each size."""
+
+    def __call__(self) -> list[dict[str, Any]]:
+        from podium.bench import allreduce
+        from podium.topology import parse_torus
+
+        def show(measured: allreduce.Measured) -> None:
+            times = ", ".join(f"{name} {seconds:.4f} s" for name, seconds in measured.seconds.items())
+            bound = f", bound {measured.bound_seconds:.4f} s" if measured.bound_seconds else ""
+            print(f"{measured.bytes:>11,} bytes: {times}{bound}", file=sys.stderr if self.json else sys.stdout)
+
+        rows, cols = parse_torus(self.torus)
+        sizes = self.sizes or allreduce.SIZES
+        return [
+            m.to_json() for m in allreduce.bench_allreduce(rows, cols, self.links, self.rate, sizes, self.repeats, show)
+        ]
+
+
+@dataclass(frozen=True)
 class Bench:
     """Measure this machine beside its peers, in turns."""
 
-    what: Annotated[BenchStep, subcommand("step")] | Annotated[BenchInput, subcommand("input")]
+    what: (
+        Annotated[BenchStep, subcommand("step")]
+        | Annotated[BenchInput, subcommand("input")]
+        | Annotated[BenchAllreduce, subcommand("allreduce")]
+    )
 
 
 Command = (

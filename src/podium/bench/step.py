@@ -1,5 +1,6 @@
-"""How fast is a training step on this machine, beside PyTorch's? The same network, batch and cores, both warmed up, taking
-turns in one run. Podium's side is the very step that `train` runs, on one chip; PyTorch's is eager, channels last, oneDNN.
+"""How fast is a training step on this machine, beside PyTorch's? The same network, batch and cores, both warmed up,
+taking turns in one run. Podium's side is the very step that `train` runs, on one chip; PyTorch's is eager,
+channels last, oneDNN.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,194 @@
+"""Hosts as network namespaces, joined by veth pairs in a physical 2-D torus whose every link is rate-limited by a
+token bucket. A host routes to its neighbours over its own links and to everyone else through them (X first, then Y),
+so an algorithm that uses one link at a time shows it. Needs root. What it makes is removed when the context ends, by
+a guardian process when the owner is killed, and by the next start should that be killed too. It starts no workers and
+measures nothing."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from podium.errors import UserError
+
+_NETNS_ETC = Path("/etc/netns")
+# Jumbo frames that pass the bucket as segments of up to 64 kB: at 1500 bytes each, 16 hosts on two cores are bound by
+# the kernel's work per packet, not by their links (seen, 4 MB at 200 Mbit/s: 0.97 s against 0.29 s).
+_MTU_BYTES = 9000
+_SEGMENT_BYTES = 64_000
+# A bucket must hold a segment. It is 2.6 ms of a 200 Mbit/s link: so much idle time a link can make good, not more.
+_BURST_BYTES = 66_000
+# More than a message, so that a full link delays and never drops.
+_QUEUE_BYTES = 64_000_000
+# Links that carry data both ways need short queues: an acknowledgement, or gloo's word that a buffer is ready,
+# otherwise waits behind a whole message going the same way (seen, 16 MB on 9 hosts: 57 % of the bound with the
+# kernel's default of some MB in flight per socket, 78 % with two packets). Reno, because cubic takes that wait for
+# congestion (seen: 52 against 48 % on 16 hosts). Buffers hold a whole message; windows outlive the pauses between.
+_SETTINGS = {
+    "ip_forward": "1",
+    "tcp_congestion_control": "reno",
+    "tcp_limit_output_bytes": "16384",
+    "tcp_slow_start_after_idle": "0",
+    "tcp_wmem": "4096 4194304 16777216",
+    "tcp_rmem": "4096 4194304 16777216",
+}
+
+
+@dataclass(frozen=True)
+class Host:
+    """Where a worker runs: its address and what to put before its command line."""
+
+    address: str
+    command_prefix: tuple[str, ...]
+
+
+def links_per_host(rows: int, cols: int) -> int:
+    """Two links along an axis; one where both neighbours are the same host; none where there is no other."""
+    return sum(min(size - 1, 2) for size in (rows, cols))
+
+
+@contextmanager
+def shared_loopback(hosts: int) -> Iterator[list[Host]]:
+    yield [Host("127.0.0.1", ())] * hosts
+
+
+@contextmanager
+def torus_links(rows: int, cols: int, rate: str) -> Iterator[list[Host]]:
+    """`rate` as tc writes it: 200mbit."""
+    rate_bytes_per_second(rate)
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
+        raise UserError(
+            "torus links need root and the ip and tc commands (network namespaces); run as root or use --links shared"
+        )
+    _remove_stale()
+    prefix = f"podium-{os.getpid()}-"
+    guardian = subprocess.Popen(
+        [sys.executable, "-m", "podium.bench.links", prefix],
+        stdin=subprocess.PIPE, start_new_session=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    try:
+        yield _build(prefix, rows, cols, rate)
+    finally:
+        guardian.communicate()  # closes its stdin, upon which it removes everything
+
+
+def rate_bytes_per_second(rate: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(k|m|g)bit", rate)
+    if not match:
+        raise UserError(f"rate {rate!r} is not a link rate; write it like 200mbit or 1gbit")
+    return float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]] / 8
+
+
+def _build(prefix: str, rows: int, cols: int, rate: str) -> list[Host]:
+    places = [(r, c) for r in range(rows) for c in range(cols)]
+    name = {place: f"{prefix}{place[0]}-{place[1]}" for place in places}
+    address = {(r, c): f"10.77.{r}.{c + 1}" for r, c in places}
+    for place in places:
+        _run("ip", "netns", "add", name[place])
+        etc = _NETNS_ETC / name[place]
+        etc.mkdir(parents=True)
+        # gloo listens on the address that the host's own name resolves to.
+        (etc / "hosts").write_text(f"127.0.0.1 localhost\n{address[place]} {socket.gethostname()}\n")
+    for r, c in places:
+        for device, (other_r, other_c) in _forward_links(r, c, rows, cols):
+            other = name[other_r, other_c]
+            _run(
+                "ip",
+                "link",
+                "add",
+                f"{device}+",
+                "netns",
+                name[r, c],
+                "type",
+                "veth",
+                "peer",
+                "name",
+                f"{device}-",
+                "netns",
+                other,
+            )
+    for place in places:
+        _configure(name[place], address, place, rows, cols, rate)
+    return [Host(address[place], ("ip", "netns", "exec", name[place])) for place in places]
+
+
+def _forward_links(r: int, c: int, rows: int, cols: int) -> list[tuple[str, tuple[int, int]]]:
+    """The links a host opens: one towards +X and one towards +Y. In a ring of two, one link joins both."""
+    links = []
+    if cols > 2 or (cols == 2 and c == 0):
+        links.append(("x", (r, (c + 1) % cols)))
+    if rows > 2 or (rows == 2 and r == 0):
+        links.append(("y", ((r + 1) % rows, c)))
+    return links
+
+
+def _configure(
+    name: str, address: dict[tuple[int, int], str], place: tuple[int, int], rows: int, cols: int, rate: str
+) -> None:
+    devices = _run("ip", "-n", name, "-o", "link", "show", "type", "veth")
+    names = [line.split()[1].split("@")[0].rstrip(":") for line in devices.splitlines()]
+    own = address[place]
+    ip = ["link set lo up", f"addr add {own}/32 dev lo"] + [
+        f"link set {device} mtu {_MTU_BYTES} gso_max_size {_SEGMENT_BYTES} up" for device in names
+    ]
+    for target in address.keys() - {place}:
+        device, neighbour = next_hop(place, target, rows, cols)
+        ip.append(f"route add {address[target]}/32 via {address[neighbour]} dev {device} onlink src {own}")
+    _run("ip", "-n", name, "-batch", "-", stdin="\n".join(ip))
+    tc = [f"qdisc add dev {device} root tbf rate {rate} burst {_BURST_BYTES} limit {_QUEUE_BYTES}" for device in names]
+    _run("tc", "-n", name, "-batch", "-", stdin="\n".join(tc))
+    script = "; ".join(f"echo {value} > /proc/sys/net/ipv4/{key}" for key, value in _SETTINGS.items())
+    script += "".join(f"; echo 0 > /proc/sys/net/ipv4/conf/{device}/rp_filter" for device in ["all", *names])
+    _run("ip", "netns", "exec", name, "sh", "-c", script)
+
+
+def next_hop(place: tuple[int, int], target: tuple[int, int], rows: int, cols: int) -> tuple[str, tuple[int, int]]:
+    """(device, neighbour) of the shortest way, along X until the column is right, then along Y."""
+    (r, c), (target_r, target_c) = place, target
+    if c != target_c:
+        forward = (target_c - c) % cols * 2 <= cols
+        return _device("x", c, cols, forward), (r, (c + (1 if forward else -1)) % cols)
+    forward = (target_r - r) % rows * 2 <= rows
+    return _device("y", r, rows, forward), ((r + (1 if forward else -1)) % rows, c)
+
+
+def _device(axis: str, index: int, size: int, forward: bool) -> str:
+    if size == 2:
+        forward = index == 0
+    return axis + ("+" if forward else "-")
+
+
+def _remove(prefix: str) -> None:
+    for line in _run("ip", "netns", "list").splitlines():
+        if (name := line.split()[0]).startswith(prefix):
+            subprocess.run(["ip", "netns", "delete", name], check=False, capture_output=True)
+    for etc in _NETNS_ETC.glob(f"{prefix}*"):
+        shutil.rmtree(etc, ignore_errors=True)
+
+
+def _remove_stale() -> None:
+    names = [line.split()[0] for line in _run("ip", "netns", "list").splitlines()] + [
+        p.name for p in _NETNS_ETC.glob("podium-*")
+    ]
+    owners = {match[1] for name in names if (match := re.match(r"podium-(\d+)-", name))}
+    for owner in owners:
+        if not Path(f"/proc/{owner}").exists():
+            _remove(f"podium-{owner}-")
+
+
+def _run(*command: str, stdin: str | None = None) -> str:
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.stdin.read()  # ends when the owner closes it, or dies
+    _remove(sys.argv[1])

@@ -1,0 +1,97 @@
+"""The input benchmark: real loaders and peers on a few images. No test looks at a speed."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from podium.bench import input as bench
+from podium.bench import input_peers
+from podium.bench.input_peers import Workload
+from podium.data.shards import ImageSet
+from podium.errors import UserError
+
+_PEERS = {"tfdata", "dali", "pillow"}
+
+
+@pytest.fixture(scope="module")
+def result(small_data):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench, "BATCHES_PER_TURN", 1)
+        return bench.run(str(small_data), threads=(1, 2), rounds=2, image_size=32)
+
+
+def test_every_pipeline_is_measured_at_every_thread_count_or_named_as_missing(result):
+    assert list(result["threads"]) == ["1", "2"]
+    for count, rates in result["threads"].items():
+        assert rates.keys() | set(result["missing"]) == {"podium", "podium_pixels"} | _PEERS
+        assert min(rates.values()) > 0
+        for name, rate in rates.items():
+            spread = result["spread"][count][name]
+            assert spread["least"] <= rate == spread["median"] <= spread["most"]
+        assert result["ratios"][count].keys() == _PEERS - set(result["missing"])
+        assert all(ratio.keys() == {"podium", "podium_pixels"} for ratio in result["ratios"][count].values())
+        assert result["feed"][count]["share"]["median"] > 0
+    assert result["machine"]["cores"] >= 1
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_the_table_names_every_pipeline_and_what_is_missing(result):
+    text = io.StringIO()
+    bench.show({**result, "missing": ["dali"]}, Console(width=160, file=text))
+    for name in result["threads"]["1"]:
+        assert bench._LABELS[name] in text.getvalue()
+    assert "DALI, CPU, antialiased: not installed" in text.getvalue()
+    assert "podium[bench]" in text.getvalue()
+
+
+@pytest.mark.parametrize(("threads", "rounds"), [((0,), 1), ((), 1), ((1,), 0)])
+def test_counts_that_measure_nothing_are_refused(small_data, threads, rounds):
+    with pytest.raises(UserError, match="threads="):
+        bench.run(str(small_data), threads, rounds)
+
+
+def test_peers_get_the_files_and_boxes_that_the_loader_draws(small_data):
+    images = ImageSet.open(small_data, "train")
+    loader = bench._loader(images, "bytes", 2, 32)
+    work, flips = bench._workload(loader)
+    decoded = loader.new_batch()
+    for step, (files, boxes, flip) in enumerate(zip(work.files, work.boxes, flips, strict=True)):
+        loader.fill(decoded, step)
+        for row in (0, 57, 127):
+            x, y, width, height = boxes[row].tolist()
+            with Image.open(io.BytesIO(files[row].tobytes())) as image:
+                want = np.asarray(
+                    image.resize((32, 32), Image.Resampling.BILINEAR, (x, y, x + width, y + height)), np.int16
+                )
+            want = want[:, ::-1] if flip[row] else want
+            assert np.abs(decoded["image"][0, row] - want).mean() < 1.5
+    assert work.images == bench.BATCH * bench.BATCHES_PER_TURN
+
+
+def test_every_installed_peer_goes_through_the_whole_workload_in_each_turn(small_data):
+    work, _ = bench._workload(bench._loader(ImageSet.open(small_data, "train"), "bytes", 1, 16))
+    short = Workload(work.files[:2], work.boxes[:2], work.min_area, work.image_size, work.threads)
+    peers, missing = input_peers.build(short)
+    assert peers.keys() | set(missing) == _PEERS
+    for turn in peers.values():
+        assert [turn(), turn(), turn()] == [256, 256, 256]
+
+
+def test_a_peer_that_is_not_installed_is_named(small_data, monkeypatch):
+    for module in ("tensorflow", "nvidia.dali"):
+        monkeypatch.setitem(sys.modules, module, None)  # makes the import fail
+    work, _ = bench._workload(bench._loader(ImageSet.open(small_data, "train"), "bytes", 1, 16))
+    peers, missing = input_peers.build(work)
+    assert (list(peers), missing) == (["pillow"], ["tfdata", "dali"])
+
+
+def test_memory_does_not_grow_with_the_images_that_went_by(small_data):
+    result = bench.memory(str(small_data), images_total=6000, threads=2, image_size=64)
+    assert list(result["resident_mb"]) == ["1280", "3712", "6016"]
+    # One batch is 1.6 MB and 37 of them went by between the first mark and the last.
+    assert result["growth_mb"] < 8
