@@ -22,7 +22,7 @@ _PEERS = {"tfdata", "dali", "pillow"}
 def result(small_data):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bench, "BATCHES_PER_TURN", 1)
-        return bench.run(str(small_data), threads=(1, 2), rounds=2, image_size=32)
+        return bench.run(str(small_data), threads=(1, 2), rounds=2, image_size=32, memory_images=600)
 
 
 def test_every_pipeline_is_measured_at_every_thread_count_or_named_as_missing(result):
@@ -47,6 +47,7 @@ def test_the_table_names_every_pipeline_and_what_is_missing(result):
         assert bench._LABELS[name] in text.getvalue()
     assert "DALI, CPU, antialiased: not installed" in text.getvalue()
     assert "podium[bench]" in text.getvalue()
+    assert "MB after 640 images" in text.getvalue()
 
 
 @pytest.mark.parametrize(("threads", "rounds"), [((0,), 1), ((), 1), ((1,), 0)])
@@ -91,7 +92,7 @@ def test_a_peer_that_is_not_installed_is_named(small_data, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_images_that_went_by(small_data):
-    result = bench.memory(str(small_data), images_total=6000, threads=2, image_size=64)
+    result = bench.memory(ImageSet.open(small_data, "train"), images_total=6000, threads=2, image_size=64)
     assert list(result["resident_mb"]) == ["1280", "3712", "6016"]
     # One batch is 1.6 MB and 37 of them went by between the first mark and the last.
     assert result["growth_mb"] < 8

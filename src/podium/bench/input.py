@@ -38,10 +38,16 @@ _PACKAGES = {"tfdata": "tensorflow-cpu", "dali": "nvidia-dali-cuda120", "pillow"
 
 
 def run(
-    data: str | None, threads: tuple[int, ...], rounds: int, image_size: int = 224, console: Console | None = None
+    data: str | None,
+    threads: tuple[int, ...],
+    rounds: int,
+    image_size: int = 224,
+    memory_images: int = 0,
+    console: Console | None = None,
 ) -> dict[str, Any]:
-    """Images per second of every pipeline at each thread count, Podium's ratio to each peer, and the feed's share of
-    the decoder's rate. `data` is a prepared directory or any source; None is the demo."""
+    """Images per second of every pipeline at each thread count, Podium's ratio to each peer, the feed's share of the
+    decoder's rate, and the memory over `memory_images`. `data` is a prepared directory or any source; None is the
+    demo."""
     for count in threads:
         if count < 1:
             raise UserError(f"threads={count}; a pipeline needs 1 or more, for example --threads 1 2")
@@ -66,15 +72,14 @@ def run(
         }
     shape = {"rounds": rounds, "batch": BATCH, "batches_per_turn": BATCHES_PER_TURN, "image_size": image_size}
     about = {"images": len(images), "content_hash": images.content_hash, "decoder": decode.backend()}
+    if memory_images:
+        result["memory"] = memory(images, memory_images, max(threads), image_size)
     versions = timing.machine("jax", "numpy", *(_PACKAGES[peer] for peer in peers))
     return {**result, "missing": missing, "turns": shape, "data": about, "machine": versions}
 
 
-def memory(
-    data: str | None, images_total: int, threads: int, image_size: int = 224, console: Console | None = None
-) -> dict[str, Any]:
+def memory(images: ImageSet, images_total: int, threads: int, image_size: int) -> dict[str, Any]:
     """Resident memory after a fifth, three fifths and all of `images_total` images reached a device; bytes cached."""
-    images = ImageSet.open(locate(data, console or Console(stderr=True)), "train")
     loader = _loader(images, "bytes", threads, image_size)
     steps = -(-images_total // BATCH)
     marks = {-(-steps * fifths // 5) for fifths in (1, 3, 5)}
@@ -109,6 +114,9 @@ def show(result: dict[str, Any], console: Console) -> None:
     for count in counts:
         share = result["feed"][count]["share"]["median"]
         console.print(f"{count} threads: batches reach the device at {share:.1%} of the decoder's own rate")
+    if "memory" in result:
+        marks = ", ".join(f"{mb:,.0f} MB after {int(n):,}" for n, mb in result["memory"]["resident_mb"].items())
+        console.print(f"resident memory: {marks} images")
     for name in result["missing"]:
         console.print(f"{_LABELS[name]}: not installed, left out; pip install 'podium\\[bench]' brings it")
 
