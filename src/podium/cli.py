@@ -176,6 +176,8 @@ class BenchInput(_Command):
     """Thread counts to measure."""
     rounds: int = 5
     """How often they take turns."""
+    memory_images: int = 0
+    """Then also watch the loader's memory over so many images."""
 
     def __call__(self) -> dict[str, Any]:
         from rich.console import Console
@@ -183,7 +185,7 @@ class BenchInput(_Command):
         from podium.bench import input as bench_input
 
         console = Console(stderr=self.json)
-        result = bench_input.run(self.data, self.threads, self.rounds)
+        result = bench_input.run(self.data, self.threads, self.rounds, memory_images=self.memory_images)
         bench_input.show(result, console)
         return result
 
