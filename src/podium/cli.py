@@ -214,7 +214,7 @@ class BenchAllreduce(_Command):
             bound = f", bound {measured.bound_seconds:.4f} s" if measured.bound_seconds else ""
             print(f"{measured.bytes:>11,} bytes: {times}{bound}", file=sys.stderr if self.json else sys.stdout)
 
-        rows, cols = parse_torus(self.torus)
+        rows, cols, _ = parse_torus(self.torus)
         sizes = self.sizes or allreduce.SIZES
         return [
             m.to_json() for m in allreduce.bench_allreduce(rows, cols, self.links, self.rate, sizes, self.repeats, show)

@@ -111,10 +111,13 @@ class Recipe:
     data: Data = field(default_factory=Data)
     name: str = "custom"
     seed: int = 0
-    torus: str = "auto"  # ROWSxCOLS; on a machine with only a CPU these chips are simulated
+    torus: str = "auto"  # ROWSxCOLS or ROWSxCOLSxLANES; on a machine with only a CPU these chips are simulated
     precision: Literal["auto", "bf16", "fp32"] = "auto"  # of convolutions; auto: bf16, but fp32 on a CPU
-    reduce: Literal["xla", "ring", "torus"] = "xla"  # how gradients are summed over the chips
-    bucket_mb: float = 25.0  # ring and torus sum them in flat buckets of this size
+    reduce: Literal["auto", "xla", "ring", "torus"] = (
+        "auto"  # how gradients are summed; auto: xla, measured over sockets
+    )
+    weight_update: Literal["sharded", "replicated"] = "replicated"  # each chip updates its share of the weights, or all
+    bucket_mb: float = 25.0  # gradients are summed in flat buckets of this size (XLA's own sum makes its own)
     label_smoothing: float = 0.0
     evaluate_every_epochs: float = 4.0
     steps_per_dispatch: int = 1  # a scan on the device
@@ -318,4 +321,4 @@ def _check(r: Recipe) -> None:
     if r.torus != "auto":
         from podium.topology import lay_out, parse_torus  # checks the torus, the batch and the span together
 
-        lay_out(*parse_torus(r.torus), r.batch_global, r.model.norm_span)
+        lay_out(parse_torus(r.torus), r.batch_global, r.model.norm_span)

@@ -128,7 +128,7 @@ def test_devices_get_their_own_rows(data):
     per_chip, leading = data.draw(st.integers(1, 3)), data.draw(st.sampled_from([0, 1]))
     batch_global = rows * cols * per_chip
     span = data.draw(st.sampled_from(topology.valid_spans(rows, cols, batch_global)))
-    mesh = topology.lay_out(rows, cols, batch_global, span).mesh(jax.devices()[: rows * cols])
+    mesh = topology.lay_out(topology.Shape(rows, cols), batch_global, span).mesh(jax.devices()[: rows * cols])
     sharding = topology.batch_sharding(mesh, leading)
     host = {"label": np.arange(batch_global, dtype=np.int32).reshape((1,) * leading + (batch_global,))}
     here = local_rows(sharding, batch_global)
@@ -156,7 +156,7 @@ class Numbers:
 def feed_sharding():
     import jax
 
-    return topology.batch_sharding(topology.lay_out(2, 4, 16, 2).mesh(jax.devices()[:8]))
+    return topology.batch_sharding(topology.lay_out(topology.Shape(2, 4), 16, 2).mesh(jax.devices()[:8]))
 
 
 def test_batches_arrive_in_order_and_are_never_overwritten():

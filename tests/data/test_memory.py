@@ -54,7 +54,7 @@ def test_what_a_device_still_computes_with_is_not_overwritten(small_data):
         "optimizer": {"name": "sgd", "learning_rate": 0.1}, "schedule": {"decay": "cosine", "warmup_epochs": 0},
     })  # fmt: skip
     images, steps = ImageSet.open(small_data, "train"), 40
-    mesh = topology.lay_out(2, 4, 16, 2).mesh(jax.devices()[:8])
+    mesh = topology.lay_out(topology.Shape(2, 4), 16, 2).mesh(jax.devices()[:8])
     sharding = topology.batch_sharding(mesh, leading=1)
 
     @jax.jit

@@ -40,8 +40,9 @@ def tiny_network(r):
     return Tiny
 
 
-def programs(r, rows, cols, own=True):
-    mesh = topology.lay_out(rows, cols, BATCH, r.model.norm_span).mesh(jax.devices()[: rows * cols])
+def programs(r, rows, cols, own=True, lanes=1):
+    shape = topology.Shape(rows, cols, lanes)
+    mesh = topology.lay_out(shape, BATCH, r.model.norm_span).mesh(jax.devices()[: shape.chips])
     return build_step(r, mesh, tiny_network(r) if own else None)
 
 
@@ -57,14 +58,14 @@ def batches(step, count=2, steps=2, colour=False):
         yield jax.device_put(batch, step.train_batches)
 
 
-def run(r, rows, cols, own=True):
-    step = programs(r, rows, cols, own)
+def run(r, rows, cols, own=True, lanes=1):
+    step = programs(r, rows, cols, own, lanes)
     state, losses = step.init(), []
     for batch in batches(step):
         state, metrics = step.train(state, batch)
         losses.append(np.asarray(metrics["loss"]))
     assert step.train._cache_size() == 1, "a second call must not recompile"
-    return np.concatenate(losses), jax.device_get(state)
+    return np.concatenate(losses), jax.device_get(step.portable(state))
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +81,51 @@ def test_the_same_losses_and_weights_on_any_number_of_chips(on_one_chip, rows, c
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
 
 
-@pytest.mark.parametrize("reduce", ["ring", "torus"])
-def test_every_way_to_sum_gives_the_same_losses(on_one_chip, reduce):
+@pytest.mark.parametrize(
+    ("reduce", "weight_update", "lanes"),
+    [
+        ("xla", "sharded", 2),
+        ("ring", "replicated", 1),
+        ("ring", "sharded", 1),
+        ("torus", "replicated", 2),
+        ("torus", "sharded", 2),
+    ],
+)
+def test_every_way_to_sum_and_update_gives_the_same_losses(on_one_chip, reduce, weight_update, lanes):
     # Buckets of 300 bytes: a tensor of its own, several together, and the scalars among them.
-    losses, state = run(small_recipe(reduce=reduce, bucket_mb=0.0003), 2, 4)
+    r = small_recipe(reduce=reduce, weight_update=weight_update, bucket_mb=0.0003)
+    losses, state = run(r, 2, 2, lanes=lanes)
     np.testing.assert_allclose(losses, on_one_chip[0], rtol=2e-5)
     for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(on_one_chip[1]), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+
+
+def test_sharded_momenta_are_a_share_on_each_chip():
+    step = programs(small_recipe(weight_update="sharded"), 2, 4)
+    state = step.init()
+    weights = jax.tree.leaves(state.params)
+    for momentum, weight in zip(jax.tree.leaves(state.momenta), weights, strict=True):
+        assert {shard.data.size for shard in momentum.addressable_shards} == {-(-weight.size // 8)}
+    text = step.train.lower(state, next(batches(step))).compile().as_text()
+    assert " reduce-scatter(" in text
+
+
+@pytest.mark.parametrize("optimizer", [{"name": "sgd", "learning_rate": 0.1}, {"name": "lars", "learning_rate": 2.0}])
+def test_a_portable_state_moves_between_chips_and_ways_to_update(optimizer):
+    def after_two_dispatches(*places):
+        """Losses of a run whose dispatches each run at another place, from the portable state of the one before."""
+        losses, portable = [], None
+        for k, (weight_update, rows, cols) in enumerate(places):
+            step = programs(small_recipe(weight_update=weight_update, optimizer=optimizer), rows, cols)
+            state = step.init() if portable is None else step.resumed(jax.device_put(portable, step.everywhere))
+            state, metrics = step.train(state, list(batches(step))[k])
+            losses.append(np.asarray(metrics["loss"]))
+            portable = jax.device_get(step.portable(state))
+        return np.concatenate(losses)
+
+    stayed = after_two_dispatches(("replicated", 1, 2), ("replicated", 1, 2))
+    for places in [(("sharded", 2, 4), ("sharded", 1, 4)), (("replicated", 2, 2), ("sharded", 2, 4))]:
+        np.testing.assert_allclose(after_two_dispatches(*places), stayed, rtol=2e-5)
 
 
 def test_a_resnet_has_the_same_losses_on_one_chip_and_on_four():

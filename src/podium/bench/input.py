@@ -200,5 +200,5 @@ def _decoder(work: Workload, flips: list[np.ndarray]) -> Turn:
 
 def _sharding() -> NamedSharding:
     """One chip, as the training batches of a 1×1 torus are laid out."""
-    rows, cols, devices = topology.find_devices("1x1")
-    return topology.batch_sharding(topology.lay_out(rows, cols, BATCH, BATCH).mesh(devices), leading=1)
+    shape, devices = topology.find_devices("1x1")
+    return topology.batch_sharding(topology.lay_out(shape, BATCH, BATCH).mesh(devices), leading=1)

@@ -68,8 +68,8 @@ def _podium(case: Case) -> Any:
             "schedule": {"decay": "cosine", "warmup_epochs": 0},
         }
     )
-    rows, cols, devices = topology.find_devices("1x1")
-    step = build_step(recipe, topology.lay_out(rows, cols, case.batch, case.batch).mesh(devices))
+    shape, devices = topology.find_devices("1x1")
+    step = build_step(recipe, topology.lay_out(shape, case.batch, case.batch).mesh(devices))
     image, label = random_batch(case)
     batch = jax.device_put({"image": image[None], "label": label[None]}, step.train_batches)
     state = step.init()

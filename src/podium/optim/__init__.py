@@ -1,5 +1,6 @@
 """Optimizers and learning-rate schedules of a recipe."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -40,15 +41,28 @@ def build_schedule(recipe: recipes.Recipe) -> optax.Schedule:
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup_steps), decay], [warmup_steps])
 
 
-def update(rule: Rule, params: Any, gradients: Any, momenta: Any, rate: jax.Array) -> tuple[Any, Any]:
-    """The rule over whole tensors: every chip updates every weight."""
-
-    def one(weight: jax.Array, gradient: jax.Array, momentum: jax.Array) -> tuple[jax.Array, jax.Array]:
-        norms = [jnp.linalg.norm(t.ravel()) if rule.needs_norms else 0.0 for t in (weight, gradient)]
-        return rule(
-            weight, gradient, momentum, rate=rate, adapted=is_adapted(weight),
-            weight_norm=norms[0], gradient_norm=norms[1],
-        )  # fmt: skip
-
-    pairs = jax.tree.map(one, params, gradients, momenta)
-    return jax.tree.transpose(jax.tree.structure(params), jax.tree.structure((0, 0)), pairs)
+def update(
+    rule: Rule,
+    params: Any,
+    gradients: Any,
+    momenta: Any,
+    rate: jax.Array,
+    adapted: Any = None,
+    total: Callable[[jax.Array], jax.Array] = lambda squares: squares,
+) -> tuple[Any, Any]:
+    """The rule over whole tensors, or over pieces of them: then `total` sums a vector over the chips that have the
+    other pieces. `adapted` says of each tensor whether it is scaled and decayed; by default its shape does."""
+    adapted = jax.tree.map(is_adapted, params) if adapted is None else adapted
+    (weights, treedef), slopes = jax.tree.flatten(params), jax.tree.leaves(gradients)
+    norms: Any = [0.0] * (2 * len(weights))
+    if rule.needs_norms:
+        norms = jnp.sqrt(total(jnp.stack([jnp.vdot(t, t) for t in weights + slopes])))
+    updated = [
+        rule(
+            weights[k], slopes[k], momentum, rate=rate, adapted=is_one,
+            weight_norm=norms[k], gradient_norm=norms[len(weights) + k],
+        )
+        for k, (momentum, is_one) in enumerate(zip(jax.tree.leaves(momenta), jax.tree.leaves(adapted), strict=True))
+    ]  # fmt: skip
+    new_weights, new_momenta = zip(*updated, strict=True)
+    return jax.tree.unflatten(treedef, new_weights), jax.tree.unflatten(treedef, new_momenta)

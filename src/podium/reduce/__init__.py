@@ -2,17 +2,17 @@
 packing of gradient trees into flat buckets; and the measurement that chooses among them."""
 
 from podium.reduce.buckets import Buckets, plan_buckets
-from podium.reduce.choose import auto, choose
+from podium.reduce.choose import REDUCTIONS, fastest
 from podium.reduce.collectives import Reduction, TorusAxes, Xla, own_shard, shard_size
 from podium.reduce.scheduled import ring, torus
 
 __all__ = [
+    "REDUCTIONS",
     "Buckets",
     "Reduction",
     "TorusAxes",
     "Xla",
-    "auto",
-    "choose",
+    "fastest",
     "own_shard",
     "plan_buckets",
     "ring",

@@ -1,7 +1,10 @@
 """Packs a gradient tree into a few flat float32 buckets and back, so that a step sums buckets and not 161 tensors:
 each collective pays the latency of all its hops, each bucket only once. Buckets follow the leaves from the last to
-the first, roughly the order in which the backward pass finishes them, and none waits for another's gradients. Nothing
-here communicates."""
+the first, roughly the order in which the backward pass finishes them, and none waits for another's gradients.
+
+For a sharded update every leaf is cut in as many pieces as there are chips, and a chip's shard of a bucket holds its
+piece of each: so a shard is a list of slices known at compile time, and norms need no scatter. (The other way, to cut
+the packed bucket, splits leaves where it falls.) Nothing here communicates."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,29 +29,41 @@ class Buckets:
     def sizes(self) -> tuple[int, ...]:
         return tuple(sum(self.leaves[k].size for k in group) for group in self.groups)
 
-    def pack(self, tree: Any) -> list[jax.Array]:
-        """One flat float32 vector per bucket."""
-        leaves = self.treedef.flatten_up_to(tree)
-        return [jnp.concatenate([leaves[k].astype(jnp.float32).reshape(-1) for k in group]) for group in self.groups]
+    def pack(self, tree: Any, shards: int = 1) -> list[jax.Array]:
+        """One flat float32 vector per bucket: `shards` equal parts one after the other, each with its piece of every
+        leaf. A leaf that does not divide is padded with zeros."""
+        pieces = [_rows(leaf, shards) for leaf in self.treedef.flatten_up_to(tree)]
+        return [jnp.concatenate([pieces[k] for k in group], axis=1).reshape(-1) for group in self.groups]
 
-    def unpack(self, flats: list[jax.Array]) -> Any:
+    def unpack(self, flats: list[jax.Array], shards: int = 1) -> Any:
         """The tree again, each leaf in its own shape and dtype."""
+        return jax.tree.map(
+            lambda piece, leaf: piece.reshape(-1)[: leaf.size].reshape(leaf.shape).astype(leaf.dtype),
+            self._split([flat.reshape(shards, -1) for flat in flats], shards),
+            self.treedef.unflatten(self.leaves),
+        )
+
+    def unpack_shard(self, parts: list[jax.Array], shards: int) -> Any:
+        """The tree of flat pieces that one of the `shards` has of every leaf, from its part of each bucket."""
+        return jax.tree.map(lambda piece: piece[0], self._split([part[None] for part in parts], shards))
+
+    def pack_shard(self, pieces: Any) -> list[jax.Array]:
+        """What `unpack_shard` undoes."""
+        leaves = self.treedef.flatten_up_to(pieces)
+        return [jnp.concatenate([leaves[k] for k in group]) for group in self.groups]
+
+    def _split(self, tables: list[jax.Array], shards: int) -> Any:
         leaves: list[jax.Array | None] = [None] * len(self.leaves)
-        for flat, group in zip(flats, self.groups, strict=True):
-            edges = np.cumsum([self.leaves[k].size for k in group])[:-1]
-            for k, values in zip(group, jnp.split(flat, edges), strict=True):
-                leaves[k] = values.reshape(self.leaves[k].shape).astype(self.leaves[k].dtype)
+        for table, group in zip(tables, self.groups, strict=True):
+            edges = np.cumsum([-(-self.leaves[k].size // shards) for k in group])[:-1]
+            for k, piece in zip(group, jnp.split(table, edges, axis=1), strict=True):
+                leaves[k] = piece
         return self.treedef.unflatten(leaves)
 
-    def leaf_of(self, bucket: int, start: jax.Array | int, length: int) -> jax.Array:
-        """Leaf number of each element from `start` on, int32 [length], for sums and factors per tensor on a shard of
-        a bucket. Elements past the end, which pad the last shards, count for the bucket's last leaf."""
-        group = self.groups[bucket]
-        inner_edges = np.cumsum([self.leaves[k].size for k in group])[:-1]
-        place = jnp.searchsorted(
-            jnp.asarray(inner_edges, jnp.int32), start + jnp.arange(length, dtype=jnp.int32), side="right"
-        )
-        return jnp.asarray(group, jnp.int32)[place]
+
+def _rows(leaf: jax.Array, shards: int) -> jax.Array:
+    flat = leaf.astype(jnp.float32).reshape(-1)
+    return jnp.pad(flat, (0, -flat.size % shards)).reshape(shards, -1)
 
 
 def plan_buckets(tree: Any, bucket_bytes: int) -> Buckets:

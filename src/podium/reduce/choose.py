@@ -1,7 +1,7 @@
-"""`reduce = auto`: which reduction is fastest here, for each buffer size, by a short measurement at start. All
+"""`reduce = auto`: which reduction is fastest here, for the buffers at hand, by a short measurement at start. All
 processes time the same runs in the same order and count the slowest process, so all choose alike. On TPUs and GPUs
-the compiler knows the links, and its own is taken unmeasured. It measures seconds, not statistics: enough to see a
-factor, and in a tie either will do."""
+the compiler knows the links, and within one process there are none: its own is taken unmeasured. It measures seconds,
+not statistics: enough to see a factor, and in a tie either will do."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,22 +17,25 @@ from podium.reduce.scheduled import ring, torus
 Run = Callable[[jax.Array], jax.Array]
 
 
-def auto(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh) -> dict[int, Reduction]:
-    """The reduction for each buffer size (in float32 elements)."""
-    if mesh.devices.flat[0].platform != "cpu":
-        return dict.fromkeys(sizes, Xla(axes))
-    return choose([Xla(axes), ring(axes), torus(axes)], sizes, mesh)
+REDUCTIONS: dict[str, Callable[[TorusAxes], Reduction]] = {"xla": Xla, "ring": ring, "torus": torus}
+"""What a recipe's `reduce` may name."""
 
 
-def choose(reductions: Sequence[Reduction], sizes: Sequence[int], mesh: Mesh) -> dict[int, Reduction]:
-    """The fastest of `reductions` for an all-reduce of each size."""
-    spec = PartitionSpec(reductions[0].axes.all)
-    chosen = {}
-    for size in dict.fromkeys(sizes):
-        runs = [_all_reduce(reduction, mesh) for reduction in reductions]
-        ones = _ones(size, mesh, spec)
-        chosen[size] = reductions[int(np.argmin(np.median(seconds_of(runs, ones, repeats=3), 0)))]
-    return chosen
+def fastest(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh, names: Sequence[str] = tuple(REDUCTIONS)) -> str:
+    """The name of the reduction that takes the least time for one all-reduce of each size (in float32 elements)."""
+    if not over_sockets(mesh):
+        return "xla"
+    spec, seconds = PartitionSpec(axes.all), np.zeros(len(names))
+    runs = [_all_reduce(REDUCTIONS[name](axes), mesh) for name in names]
+    for size in sizes:
+        seconds += np.median(seconds_of(runs, _ones(size, mesh, spec), repeats=3), 0)
+    return names[int(np.argmin(seconds))]
+
+
+def over_sockets(mesh: Mesh) -> bool:
+    """Whether sums travel between processes, and not over links that the compiler knows."""
+    devices = mesh.devices.flatten()
+    return devices[0].platform == "cpu" and len({device.process_index for device in devices}) > 1
 
 
 def seconds_of(runs: Sequence[Run], given: jax.Array, repeats: int) -> np.ndarray:

@@ -48,8 +48,8 @@ def train_recipe(
     """
     images, validation = ImageSet.open(data, "train"), ImageSet.open(data, "validation")
     recipe = recipe.for_data(len(images.classes), len(images), len(validation))
-    rows, cols, devices = topology.find_devices(recipe.torus)
-    torus = topology.lay_out(rows, cols, recipe.batch_global, recipe.model.norm_span)
+    shape, devices = topology.find_devices(recipe.torus)
+    torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
     mesh = torus.mesh(devices)
     run = Path(run)
     run_directory.claim(run, recipe, images)
@@ -68,7 +68,8 @@ def train_recipe(
         with Feed(loader, dispatches, step.train_batches, recipe.batch_global) as feed:  # fills while we compile
             state = step.init()
             if first_step:
-                state = checkpoints.restore(first_step, shaped(state, topology.replicated(mesh)))
+                like = shaped(jax.eval_shape(step.portable, state), step.everywhere)
+                state = step.resumed(checkpoints.restore(first_step, like))
             listener.started(_started(recipe, run, torus, mesh, state, images, validation, first_step, loader))
             evaluator = Evaluator(recipe, step, validation, budget // 4)
             programs = _compile(recipe, step, state, loader, listener)
@@ -84,7 +85,7 @@ def train_recipe(
                     meter.settle()
                     evaluation = evaluator(state, done, done / steps_per_epoch(recipe), programs.evaluate)
                     listener.evaluated(evaluation)
-                    checkpoints.save(state, done, recipe, images.content_hash)
+                    checkpoints.save(step.portable(state), done, recipe, images.content_hash)
                     meter.resume()
             meter.settle()
             if evaluation is None:  # resumed at the very end

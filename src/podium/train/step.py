@@ -3,26 +3,26 @@ which `train`, `eval`, `bench` and `plan` get them, so what is planned or measur
 here reads data or waits for a device.
 
 One training step, on every chip (`shard_map`): normalise the pixels → forward and backward in the recipe's precision
-→ one sum over the torus of gradients, batch-norm statistics and metrics → the optimizer's update. A dispatch runs
-several steps as a scan on the device.
+→ gradients, batch-norm statistics and metrics summed over the torus, and the optimizer's update (`weight_update`). A
+dispatch runs several steps as a scan on the device.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import lax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from podium import optim, topology
 from podium.models import build_model
 from podium.recipe import Data, Recipe
 from podium.topology import AXES
-from podium.train.gradient_sum import build_sum
+from podium.train.weight_update import build_update
 
 Batch = dict[str, jax.Array]
 """image uint8 […, batch, size, size, 3] · label int32 […, batch] (−1: padding) · colour float32 […, batch, 3]"""
@@ -42,7 +42,7 @@ _CPU_OPTIONS = {
 class State:
     """Everything that a step changes."""
 
-    step: jax.Array
+    step: Any
     params: Any
     stats: Any
     momenta: Any
@@ -53,6 +53,10 @@ class Step:
     """The compiled programs, and where their arguments live."""
 
     init: Callable[[], State]
+    portable: Callable[[State], State]
+    """The state as checkpoints have it: on every chip, and the same for any number of chips."""
+    resumed: Callable[[State], State]
+    """What `portable` undoes."""
     train: Any
     """(state, batch with a leading axis of steps) → (state, metrics [steps]); the state is donated."""
     evaluate: Any
@@ -60,8 +64,9 @@ class Step:
     zero_totals: Callable[[], Metrics]
     predict: Any
     """(state, images) → probabilities [batch, classes]."""
-    train_batches: jax.sharding.NamedSharding
-    eval_batches: jax.sharding.NamedSharding
+    train_batches: NamedSharding
+    eval_batches: NamedSharding
+    everywhere: NamedSharding
 
 
 def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> Step:
@@ -70,14 +75,13 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     dtype = convolution_dtype(recipe, mesh)
     make_model = make_model or (lambda rngs: build_model(recipe.model, recipe.model.classes, dtype, rngs))
     graph = nnx.graphdef(nnx.eval_shape(lambda: make_model(nnx.Rngs(0))))
-    rule, schedule = optim.build_rule(recipe.optimizer), optim.build_schedule(recipe)
-    sum_over_chips = build_sum(recipe, mesh)
+    schedule, update_weights = optim.build_schedule(recipe), build_update(recipe, mesh)
     chips = mesh.size
 
     def initialise() -> State:
         model = make_model(nnx.Rngs(recipe.seed))
         params, stats = nnx.state(model, nnx.Param), nnx.state(model, nnx.BatchStat)
-        return State(jnp.zeros((), jnp.int32), params, stats, jax.tree.map(jnp.zeros_like, params))
+        return State(jnp.zeros((), jnp.int32), params, stats, update_weights.start(params))
 
     def forward(params: Any, stats: Any, batch: Batch, train: bool) -> tuple[jax.Array, Any]:
         model = nnx.merge(graph, params, stats, copy=True)
@@ -95,9 +99,10 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
         params = lax.pcast(state.params, AXES, to="varying")
         (loss, (stats, hits)), gradients = jax.value_and_grad(objective, has_aux=True)(params)
         stats = jax.tree.map(lambda s: s / chips, stats)
-        gradients, stats, loss, hits = sum_over_chips((gradients, stats, loss, hits))
         rate = jnp.asarray(schedule(state.step), jnp.float32)
-        new_params, momenta = optim.update(rule, state.params, gradients, state.momenta, rate)
+        new_params, momenta, (stats, loss, hits) = update_weights(
+            state.params, state.momenta, gradients, rate, others=(stats, loss, hits)
+        )
         metrics = {"loss": loss, "top1": hits / recipe.batch_global, "learning_rate": rate}
         return State(state.step + 1, new_params, stats, momenta), metrics
 
@@ -120,23 +125,37 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     def predict(state: State, image: jax.Array) -> jax.Array:
         return jax.nn.softmax(forward(state.params, state.stats, {"image": image}, train=False)[0])
 
+    def portable(state: State) -> State:
+        return replace(state, momenta=update_weights.portable(state.momenta, state.params))
+
+    def resumed(state: State) -> State:
+        return replace(state, momenta=update_weights.resumed(state.momenta))
+
     options = _CPU_OPTIONS if is_cpu(mesh) else None
     everywhere = topology.replicated(mesh)
     steps_then_batch = topology.batch_sharding(mesh, leading=1)
     batch_only = topology.batch_sharding(mesh)
+    state_specs = State(P(), P(), P(), update_weights.momenta_spec)
+
+    def on_mesh(specs: Any) -> Any:
+        return jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
 
     def on_every_chip(f: Callable, in_specs: Any, out_specs: Any, donate: Any) -> Any:
         mapped = jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
-        return jax.jit(mapped, donate_argnums=donate, compiler_options=options)
+        # Named once more: jit would describe the same places in other words, and compile anew for its own output.
+        return jax.jit(mapped, out_shardings=on_mesh(out_specs), donate_argnums=donate, compiler_options=options)
 
     return Step(
-        init=jax.jit(initialise, out_shardings=everywhere),
-        train=on_every_chip(train, (P(), steps_then_batch.spec), (P(), P()), donate=0),
-        evaluate=on_every_chip(evaluate, (P(), P(), batch_only.spec), P(), donate=1),
+        init=jax.jit(initialise, out_shardings=on_mesh(state_specs)),
+        portable=jax.jit(portable, out_shardings=everywhere),
+        resumed=jax.jit(resumed, out_shardings=on_mesh(state_specs)),
+        train=on_every_chip(train, (state_specs, steps_then_batch.spec), (state_specs, P()), donate=0),
+        evaluate=on_every_chip(evaluate, (state_specs, P(), batch_only.spec), P(), donate=1),
         zero_totals=jax.jit(_zero_totals, out_shardings=everywhere),
         predict=jax.jit(predict),
         train_batches=steps_then_batch,
         eval_batches=batch_only,
+        everywhere=everywhere,
     )
 
 

@@ -58,15 +58,15 @@ def open_run(run: str | Path, make_model: ModelFactory | None = None) -> Trained
     """The newest checkpoint of a run. A run of your own network needs its `make_model` again."""
     run = Path(run)
     info = run_directory.read(run)
-    rows, cols, devices = topology.find_devices(info.recipe.torus)
-    mesh = topology.lay_out(rows, cols, info.recipe.batch_global, info.recipe.model.norm_span).mesh(devices)
+    shape, devices = topology.find_devices(info.recipe.torus)
+    mesh = topology.lay_out(shape, info.recipe.batch_global, info.recipe.model.norm_span).mesh(devices)
     step = build_step(info.recipe, mesh, make_model)
     with Checkpoints(run) as checkpoints:
         newest = checkpoints.latest()
         if newest is None:
             raise UserError(f"{run} has no checkpoint yet; train on with podium train --run {run}")
-        like = shaped(jax.eval_shape(step.init), topology.replicated(mesh))
-        return Trained(info, step, checkpoints.restore(newest, like))
+        like = shaped(jax.eval_shape(lambda: step.portable(step.init())), step.everywhere)
+        return Trained(info, step, step.resumed(checkpoints.restore(newest, like)))
 
 
 def _pixels(file: Path) -> np.ndarray:
