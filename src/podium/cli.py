@@ -41,6 +41,12 @@ class Train(_Command):
     """Where to keep the run; an unfinished run there goes on. Default: runs/RECIPE-TIME."""
     set: UseAppendAction[tuple[str, ...]] = ()
     """KEY=VALUE: change a value of the recipe, such as torus=2x4 or optimizer.learning_rate=0.1."""
+    coordinator: str | None = None
+    """HOST:PORT of process 0, for a run of several processes. Found by itself on Slurm, MPI, Kubernetes and TPU VMs."""
+    processes: int | None = None
+    """How many processes the run has."""
+    process: int | None = None
+    """Which of them this one is, from 0."""
 
     def __call__(self) -> dict[str, Any]:
         from podium import recipe
@@ -49,13 +55,18 @@ class Train(_Command):
         if self.data is None and self.recipe != "demo":
             raise UserError(f"recipe {chosen.name} needs images: give --data DIR (podium prepare makes one)")
         _start_jax()
+        from podium import topology
         from podium.data.locate import locate
+        from podium.launch import agree
+        from podium.launch.join import Cluster, is_first, join
         from podium.report.terminal import Terminal
         from podium.train.loop import train_recipe
 
-        terminal = Terminal(quiet=self.json)
-        data = locate(self.data, terminal.console)
-        run = self.run or Path("runs") / f"{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+        join(Cluster(self.coordinator, self.processes, self.process))
+        topology.find_devices(chosen.torus)
+        terminal = Terminal(quiet=self.json or not is_first())
+        data = agree.once_per_host(lambda: str(locate(self.data, terminal.console)))
+        run = agree.on_first(lambda: str(self.run or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"))
         return asdict(train_recipe(chosen, data, run, listener=terminal))
 
 
@@ -264,8 +275,17 @@ def main() -> None:
         os._exit(141)
     except KeyboardInterrupt:
         sys.exit(130)
-    if command.json:
+    if command.json and _speaks():
         print(json.dumps(result))
+
+
+def _speaks() -> bool:
+    """Of several processes one prints the result; only commands that start JAX have several."""
+    if "jax" not in sys.modules:
+        return True
+    from podium.launch.join import is_first
+
+    return is_first()
 
 
 def _start_jax() -> None:

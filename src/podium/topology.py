@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from podium.errors import UserError
+from podium.launch.join import process_count
 
 # (tile_row, row) runs down the torus, (tile_col, col) along it and (tile_lane, lane) over the devices of one place;
 # (row, col, lane) is the inside of one tile. In this order the devices of a tile are neighbours in the batch as well,
@@ -134,10 +135,10 @@ def find_devices(torus_text: str) -> tuple[Shape, Sequence[jax.Device]]:
     """The shape and devices for a recipe's `torus`. Where JAX finds only a CPU, it poses as the chips asked for."""
     if torus_text != "auto":
         shape = parse_torus(torus_text)
-        # Each process brings its share. (JAX tells their number in public only once its devices have started.)
-        processes = jax._src.distributed.global_state.num_processes
         with contextlib.suppress(RuntimeError):  # JAX has started already: what it has then is what there is
-            jax.config.update("jax_num_cpu_devices", max(1, shape.chips // processes))
+            jax.config.update(
+                "jax_num_cpu_devices", max(1, shape.chips // process_count())
+            )  # each process brings its share
     devices = jax.devices()
     if torus_text == "auto":
         shape = natural_shape(devices)

@@ -33,7 +33,7 @@ class Checkpoints:
         about = {
             "recipe": to_dict(recipe),
             "data_hash": data_hash,
-            "versions": {name: metadata.version(name) for name in _VERSIONS},
+            "versions": versions(),
         }
         arguments = ocp.args.Composite(state=ocp.args.StandardSave(state), about=ocp.args.JsonSave(about))
         self._manager.save(step, args=arguments)
@@ -59,6 +59,11 @@ class Checkpoints:
     def __exit__(self, *_: object) -> None:
         self.wait()
         self._manager.close()
+
+
+def versions() -> dict[str, str]:
+    """Of everything that a result depends on."""
+    return {name: metadata.version(name) for name in _VERSIONS}
 
 
 def shaped(state: State, sharding: jax.sharding.Sharding) -> State:

@@ -23,12 +23,15 @@ from podium.data.feed import Feed, local_rows
 from podium.data.loader import TrainLoader
 from podium.data.shards import ImageSet
 from podium.errors import UserError
-from podium.recipe import Recipe
+from podium.launch import agree
+from podium.launch.join import is_first
+from podium.recipe import Recipe, to_dict
 from podium.report import events
 from podium.report.files import JsonLines, TensorBoard
 from podium.train import run_directory
-from podium.train.checkpoint import Checkpoints, shaped
+from podium.train.checkpoint import Checkpoints, shaped, versions
 from podium.train.evaluate import Evaluator
+from podium.train.reduction import settle
 from podium.train.step import Metrics, ModelFactory, State, Step, build_step
 
 _DISPATCHES_AHEAD = 2
@@ -52,17 +55,17 @@ def train_recipe(
     torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
     mesh = torus.mesh(devices)
     run = Path(run)
-    run_directory.claim(run, recipe, images)
+    agree.check_same({"recipe": to_dict(recipe), "data": images.content_hash, "versions": versions()})
+    agree.on_first(lambda: run_directory.claim(run, recipe, images))
+    recipe = settle(recipe, mesh, jax.eval_shape(build_step(recipe, mesh, make_model).init).params, run)
     step = build_step(recipe, mesh, make_model)
 
     with (
         Checkpoints(run) as checkpoints,
-        contextlib.closing(
-            events.Everyone(listener or events.Listener(), JsonLines(run), TensorBoard(run))
-        ) as listener,
+        contextlib.closing(_listeners(listener or events.Listener(), run)) as listener,
     ):
         first_step = checkpoints.latest() or 0
-        budget = budget_bytes(recipe.data.cache_gb)
+        budget = budget_bytes(recipe.data.cache_gb) // agree.processes_on_this_host()
         loader = TrainLoader(images, recipe, local_rows(step.train_batches, recipe.batch_global), budget * 3 // 4)
         dispatches = range(first_step, recipe.train_steps, recipe.steps_per_dispatch)
         with Feed(loader, dispatches, step.train_batches, recipe.batch_global) as feed:  # fills while we compile
@@ -92,9 +95,14 @@ def train_recipe(
                 evaluation = evaluator(state, recipe.train_steps, recipe.epochs, programs.evaluate)
         checkpoints.wait()
         summary = meter.summary(evaluation, programs.compile_seconds, run)
-        run_directory.finish(run, asdict(summary))
+        agree.on_first(lambda: run_directory.finish(run, asdict(summary)))
         listener.finished(summary)
     return summary
+
+
+def _listeners(listener: events.Listener, run: Path) -> events.Listener:
+    """One process speaks for all of them."""
+    return events.Everyone(listener, JsonLines(run), TensorBoard(run)) if is_first() else events.Listener()
 
 
 def steps_per_epoch(recipe: Recipe) -> float:

@@ -1,0 +1,84 @@
+"""Joins the processes of a run, through JAX's own distributed runtime: `join` is called once per process, before any
+device is touched. On Slurm, Open MPI, Kubernetes and TPU VMs JAX finds the coordinator and the ranks by itself;
+anywhere else they are given. Which process may print or write is decided by those who do, with `is_first`.
+"""
+
+import os
+import sys
+from dataclasses import dataclass
+
+import jax
+
+from podium.errors import UserError
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where this process stands among the others. All None: as the cluster's environment says, or alone."""
+
+    coordinator: str | None = None
+    processes: int | None = None
+    process: int | None = None
+
+
+def join(cluster: Cluster) -> None:
+    """Returns when all processes have come."""
+    given = {name: value for name, value in vars(cluster).items() if value is not None}
+    if given and len(given) < 3:
+        raise UserError(
+            f"only --{' and --'.join(given)} given; a process needs --coordinator HOST:PORT, --processes N and "
+            f"--process K together, or none of them on Slurm, Open MPI, Kubernetes and TPU VMs"
+        )
+    if given:
+        _check(cluster)
+    address = cluster.coordinator
+    # JAX would listen on all interfaces; a run that stays on this machine need not.
+    bind = address if address and address.startswith(("127.", "localhost:")) else None
+    try:
+        jax.distributed.initialize(address, cluster.processes, cluster.process, coordinator_bind_address=bind)
+    except ValueError as error:
+        if given or "should be defined" not in str(error):
+            raise
+        return  # no cluster: this process is the run
+    except RuntimeError as error:
+        raise UserError(
+            f"the processes of this run did not find each other ({str(error).splitlines()[0]}); check that all were "
+            f"started and reach the coordinator{f' {address}' if address else ''}"
+        ) from None
+    if _of_runtime().num_processes > 1:
+        _quiet_gloo()
+
+
+def is_first() -> bool:
+    """Whether this process speaks for the run. Asked before the devices start as well as after."""
+    return _of_runtime().process_id == 0
+
+
+def process_count() -> int:
+    return _of_runtime().num_processes
+
+
+def _of_runtime() -> jax._src.distributed.State:
+    # JAX tells these two numbers in public only once its devices have started.
+    return jax._src.distributed.global_state
+
+
+def _check(cluster: Cluster) -> None:
+    host, colon, port = (cluster.coordinator or "").rpartition(":")
+    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+        raise UserError(
+            f"--coordinator {cluster.coordinator!r} is not HOST:PORT; write for example --coordinator node1:4000"
+        )
+    assert cluster.processes is not None
+    assert cluster.process is not None
+    if not 0 <= cluster.process < cluster.processes:
+        raise UserError(f"--process {cluster.process} must be from 0 to {cluster.processes - 1} (--processes)")
+
+
+def _quiet_gloo() -> None:
+    """gloo prints every connection to file descriptor 1: Python's stdout gets a descriptor of its own."""
+    sys.stdout.flush()
+    ours = os.fdopen(os.dup(1), "w", buffering=1, encoding=sys.stdout.encoding)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    sys.stdout = ours

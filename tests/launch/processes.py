@@ -1,0 +1,83 @@
+"""Starts real processes of the podium command that find each other over loopback, and collects what they say."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RECIPE = """
+epochs = 2
+batch_global = 16
+torus = "1x2"
+log_every_steps = 1
+evaluate_every_epochs = 2
+
+[data]
+image_size = 16
+eval_share = 1.0
+
+[model]
+name = "resnet8"
+stem = "conv3"
+norm_span = 16
+
+[optimizer]
+name = "lars"
+learning_rate = 2.0
+trust = 0.02
+
+[schedule]
+decay = "cosine"
+warmup_epochs = 0.5
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+def podium(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    # conftest's chips must not become this process's
+    inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "podium.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=inherited | {"JAX_PLATFORMS": "cpu"} | environment,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> Ended:
+    out, err = process.communicate()
+    return Ended(process.returncode, out, err)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def train_together(*of_each: list[str]) -> list[Ended]:
+    """One process of `podium train` per list of arguments."""
+    port = free_port()
+    running = [
+        podium(
+            "train", "--json", "--coordinator", f"127.0.0.1:{port}",
+            "--processes", str(len(of_each)), "--process", str(k), *arguments,
+        )
+        for k, arguments in enumerate(of_each)
+    ]  # fmt: skip
+    return [ended(process) for process in running]
+
+
+def metrics(run: Path, kind: str = "train") -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == kind]
