@@ -206,7 +206,7 @@ class BenchAllreduce(_Command):
     """Gradient summation between processes: XLA's, a ring and the 2-D torus algorithm, in turns; sums are checked."""
 
     torus: str = "2x2"
-    """ROWSxCOLS of hosts, each a process of its own."""
+    """ROWSxCOLS of hosts, each a process of its own; ROWSxCOLSxLANES to say how many devices a host has."""
     links: str = "shared"
     """shared: plain loopback. torus: network namespaces joined in a torus by rate-limited links; needs root."""
     rate: str = "200mbit"
@@ -225,11 +225,11 @@ class BenchAllreduce(_Command):
             bound = f", bound {measured.bound_seconds:.4f} s" if measured.bound_seconds else ""
             print(f"{measured.bytes:>11,} bytes: {times}{bound}", file=sys.stderr if self.json else sys.stdout)
 
-        rows, cols, _ = parse_torus(self.torus)
+        rows, cols, lanes = parse_torus(self.torus)
+        lanes = lanes if self.torus.count("x") == 2 else allreduce.LANES
         sizes = self.sizes or allreduce.SIZES
-        return [
-            m.to_json() for m in allreduce.bench_allreduce(rows, cols, self.links, self.rate, sizes, self.repeats, show)
-        ]
+        measured = allreduce.bench_allreduce(rows, cols, self.links, self.rate, lanes, sizes, self.repeats, show)
+        return [m.to_json() for m in measured]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from podium.errors import UserError
 
 RESNET50_GRADIENT_BYTES = 4 * 25_557_032
 SIZES = (1 << 16, 1 << 20, 1 << 22, 1 << 24, RESNET50_GRADIENT_BYTES)
-_LANES = 4  # one per link of a host
+LANES = 4  # one per link of a host
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def bench_allreduce(
     cols: int,
     links: str = "shared",
     rate: str = "200mbit",
+    lanes: int = LANES,
     sizes_bytes: Sequence[int] = SIZES,
     repeats: int = 5,
     report: Callable[[Measured], None] = lambda measured: None,
@@ -57,7 +58,7 @@ def bench_allreduce(
     place = torus_links(rows, cols, rate) if links == "torus" else shared_loopback(rows * cols)
     results = []
     with place as hosts, ExitStack() as stack:
-        task = {"rows": rows, "cols": cols, "lanes": _LANES, "sizes_bytes": list(sizes_bytes), "repeats": repeats}
+        task = {"rows": rows, "cols": cols, "lanes": lanes, "sizes_bytes": list(sizes_bytes), "repeats": repeats}
         workers = _start(stack, hosts, task | {"coordinator": f"{hosts[0].address}:{_free_port()}"})
         for line in _lines(workers):
             measured = json.loads(line)

@@ -3,6 +3,7 @@ processes time the same runs in the same order and count the slowest process, so
 the compiler knows the links, and within one process there are none: its own is taken unmeasured. It measures seconds,
 not statistics: enough to see a factor, and in a tie either will do."""
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 
@@ -41,6 +42,7 @@ def over_sockets(mesh: Mesh) -> bool:
 def seconds_of(runs: Sequence[Run], given: jax.Array, repeats: int) -> np.ndarray:
     """[repeats, runs]: the slowest process's time of each run. Repeats are interleaved; one before them compiles."""
     seconds = np.zeros((repeats + 1, len(runs)), np.float32)
+    gc.collect()  # and not while a run is timed
     for repeat in range(repeats + 1):
         for k, run in enumerate(runs):
             multihost_utils.sync_global_devices("podium: start together")
