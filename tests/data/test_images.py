@@ -2,8 +2,10 @@
 
 import io
 import struct
+import sys
 import tarfile
 
+import imagecodecs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -80,6 +82,25 @@ def test_other_formats_become_good_jpegs(image: bytes, mode: str) -> None:
     assert np.abs(difference).mean() < 3  # noise is the worst case there is
 
 
+@pytest.mark.parametrize("shape", [(48, 64, 3), (30, 20)])
+def test_a_jpeg_of_twelve_bits_is_re_encoded_with_eight(shape: tuple[int, ...]) -> None:
+    pixels = np.linspace(0, 4095, int(np.prod(shape))).astype(np.uint16).reshape(shape)
+    image = imagecodecs.jpeg8_encode(pixels, level=98, bitspersample=12)
+    assert jpeg_header(image).bits == 12
+    encoded, width, height, changed = trainable_jpeg(image)
+    assert (height, width, changed) == (*shape[:2], True)
+    decoded = decode_pixels(encoded).astype(int)
+    wanted = (pixels >> 4).astype(int)
+    assert np.abs(decoded - (wanted if wanted.ndim == 3 else wanted[..., None])).mean() < 1.5
+
+
+def test_a_jpeg_of_twelve_bits_is_left_out_with_advice_where_nothing_reads_it(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "imagecodecs", None)
+    image = imagecodecs.jpeg8_encode(np.zeros((8, 8, 3), np.uint16), bitspersample=12)
+    with pytest.raises(BadImage, match=r"12 bits: install podium\[formats\]"):
+        trainable_jpeg(image)
+
+
 def test_sixteen_bit_grey_is_scaled_not_clipped() -> None:
     ramp = np.linspace(0, 65535, 64 * 64).reshape(64, 64).astype(np.uint16)
     out = io.BytesIO()
@@ -102,7 +123,7 @@ BROKEN = {
         _frame(jpeg(1), lambda m, b, h, w, c: (m, (b, 65500, 65500, c))),
         "over the limit of 64 Mpx",
     ),
-    "12 bits that are none": (_frame(jpeg(1), lambda m, b, h, w, c: (m, (12, h, w, c))), "a JPEG of 12 bits"),
+    "seven bits": (_frame(jpeg(1), lambda m, b, h, w, c: (m, (7, h, w, c))), "a JPEG of 7 bits"),
     "lossless that is none": (_frame(jpeg(1), lambda m, b, h, w, c: (0xC3, (b, h, w, c))), "not readable"),
     "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "a kind that Pillow cannot read"),
 }

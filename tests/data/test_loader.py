@@ -186,3 +186,25 @@ def test_the_cache_keeps_what_it_was_asked_for(small_data):
     cache.read_ahead(range(5))
     assert sorted(cache._kept) == [0, 1, 2, 3, 4]
     assert all(cache._kept[i].shape[:2] == tuple(images.sizes[i][::-1]) for i in range(5))
+
+
+@pytest.mark.parametrize("level", ["bytes", "pixels"])
+def test_reading_ahead_takes_the_share_of_this_host_and_no_more(small_data, level):
+    images = ImageSet.open(small_data, "train")
+    r = small_recipe(cache=level)
+    rows = np.arange(8)  # the first half of a batch of 16: the share of the first of two hosts
+    loader = TrainLoader(images, r, rows)
+    first, last = loader.order.share(rows)
+    loader.read_ahead(first_step=0)
+    loader._reader.join()
+    assert set(loader.cache._kept) == set(range(first, last))
+    loader.close()
+
+
+def test_closing_ends_the_reading_ahead(small_data):
+    images = ImageSet.open(small_data, "train")
+    loader = TrainLoader(images, small_recipe(cache="pixels"), np.arange(16))
+    loader.close()
+    loader.read_ahead(first_step=0)
+    loader._reader.join()
+    assert not loader.cache._kept

@@ -36,7 +36,8 @@ def budget_bytes(cache_gb: float) -> int:
 
 
 class Cache:
-    """The images of one split at one level. One thread at a time calls it; decoding inside runs on `threads`."""
+    """The images of one split at one level. One thread decodes batches, another may read ahead; should both take the
+    same image, one of the equal copies stays. Decoding inside runs on `threads`."""
 
     def __init__(self, images: ImageSet, level: Level, threads: int) -> None:
         self.images = images

@@ -98,6 +98,8 @@ def trainable_jpeg(image: bytes, decode: Callable[[bytes], object] | None = None
                     raise BadImage(f"does not decode: {error}") from error
             return image, header.width, header.height, False
         kind = f"a JPEG of {header.bits} bits, {header.components} components, frame type 0x{header.frame:X},"
+        if header.bits == 12:
+            return _saved(_of_twelve_bits(image)), header.width, header.height, True
     jpeg, (width, height) = _reencode(image, kind)
     return jpeg, width, height, True
 
@@ -106,15 +108,34 @@ def _reencode(image: bytes, kind: str) -> tuple[bytes, tuple[int, int]]:
     try:
         picture = Image.open(io.BytesIO(image), formats=_READABLE)
         _check_size(*picture.size)
-        out = io.BytesIO()
-        _eight_bits(picture).save(out, "JPEG", quality=_QUALITY, subsampling="4:4:4")
-        return out.getvalue(), picture.size
+        return _saved(_eight_bits(picture)), picture.size
     except BadImage:
         raise
     except Image.UnidentifiedImageError as error:
         raise BadImage(f"{kind} that Pillow cannot read") from error
     except Exception as error:  # Pillow's plugins raise OSError, SyntaxError, ValueError, struct.error, …
         raise BadImage(f"not readable: {error}") from error
+
+
+def _saved(picture: Image.Image) -> bytes:
+    out = io.BytesIO()
+    picture.save(out, "JPEG", quality=_QUALITY, subsampling="4:4:4")
+    return out.getvalue()
+
+
+def _of_twelve_bits(image: bytes) -> Image.Image:
+    """Neither Pillow nor most builds of libjpeg read these; so rare that the library is an extra."""
+    try:
+        import imagecodecs
+    except ImportError:
+        raise BadImage("a JPEG of 12 bits: install podium[formats] to have it re-encoded") from None
+    try:
+        pixels = imagecodecs.jpeg_decode(image)
+    except Exception as error:
+        raise BadImage(f"a JPEG of 12 bits that does not decode: {error}") from error
+    if pixels.dtype != np.uint16 or pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
+        raise BadImage(f"a JPEG of 12 bits with {pixels.shape[2:]} components, neither grey nor colour")
+    return Image.fromarray((pixels >> 4).clip(0, 255).astype(np.uint8))
 
 
 def _eight_bits(picture: Image.Image) -> Image.Image:

@@ -6,6 +6,7 @@ set.
 
 import logging
 import os
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,29 @@ class TrainLoader:
         self.cache = Cache(images, level, thread_count(recipe.data))
         self.broken = Broken()
         self._memory = BatchMemory()
+        self._closed = threading.Event()
+        self._reader: threading.Thread | None = None
+
+    def read_ahead(self, first_step: int) -> None:
+        """Starts to fill the cache with this host's share, in the order in which the next epoch asks for it: while the
+        programs compile there is time, and no batch waits for a file later."""
+
+        def run() -> None:
+            for step in range(first_step, first_step + -(-len(self.images) // self.recipe.batch_global)):
+                if self._closed.is_set():
+                    return
+                self.cache.read_ahead(self.order.batch(step, self.rows)[0])
+
+        if self.cache.level != "none":
+            self._reader = threading.Thread(target=run, name="podium-read-ahead", daemon=True)
+            self._reader.start()
+
+    def close(self) -> None:
+        """Ends the reading ahead."""
+        self._closed.set()
+        if self._reader:
+            self._reader.join()
+        self.cache.close()
 
     def new_batch(self) -> HostBatch:
         """Arrays for one dispatch, their content arbitrary."""

@@ -68,7 +68,11 @@ def train_recipe(
         budget = budget_bytes(recipe.data.cache_gb) // agree.processes_on_this_host()
         loader = TrainLoader(images, recipe, local_rows(step.train_batches, recipe.batch_global), budget * 3 // 4)
         dispatches = range(first_step, recipe.train_steps, recipe.steps_per_dispatch)
-        with Feed(loader, dispatches, step.train_batches, recipe.batch_global) as feed:  # fills while we compile
+        with (
+            contextlib.closing(loader),
+            Feed(loader, dispatches, step.train_batches, recipe.batch_global) as feed,  # fills while we compile
+        ):
+            loader.read_ahead(first_step)
             state = step.init()
             if first_step:
                 like = shaped(jax.eval_shape(step.portable, state), step.everywhere)

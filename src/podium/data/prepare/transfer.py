@@ -1,7 +1,6 @@
 """Moves images from where a scan found them into shards, on every core: reads, checks, re-encodes where needed,
 writes, and notes each finished shard in the journal. Threads do the work: reading, hashing and Pillow's codecs
-release the GIL. What holds it is some 30 µs for an original, so 30,000 images/s at most, and 0.2 ms for one that
-is re-encoded; and threads, unlike worker processes, end with a killed parent."""
+release the GIL, and threads, unlike worker processes, end with a killed parent."""
 
 import os
 import threading
