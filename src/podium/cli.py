@@ -178,6 +178,28 @@ class BenchStep(_Command):
 
 
 @dataclass(frozen=True)
+class BenchUpdate(_Command):
+    """The demo's step on simulated chips: each updating all weights, or its share of them, in turns."""
+
+    torus: str = "4x4"
+    """ROWSxCOLS of simulated chips."""
+    rounds: int = 9
+    """How often they take turns."""
+
+    def __call__(self) -> dict[str, Any]:
+        from podium.bench import update
+
+        result = update.run(self.torus, self.rounds)
+        for optimizer, ratio in result["sharded_to_replicated"].items():
+            print(
+                f"{result['torus']}, {optimizer}: sharded at {ratio['median']:.2f} times the rate of replicated "
+                f"({ratio['least']:.2f}–{ratio['most']:.2f})",
+                file=sys.stderr if self.json else sys.stdout,
+            )
+        return result
+
+
+@dataclass(frozen=True)
 class BenchInput(_Command):
     """Images per second into a batch, beside tf.data, DALI and Pillow, on the same files and crops."""
 
@@ -240,6 +262,7 @@ class Bench:
         Annotated[BenchStep, subcommand("step")]
         | Annotated[BenchInput, subcommand("input")]
         | Annotated[BenchAllreduce, subcommand("allreduce")]
+        | Annotated[BenchUpdate, subcommand("update")]
     )
 
 

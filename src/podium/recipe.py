@@ -116,7 +116,7 @@ class Recipe:
     reduce: Literal["auto", "xla", "ring", "torus"] = (
         "auto"  # how gradients are summed; auto: xla, measured over sockets
     )
-    weight_update: Literal["sharded", "replicated"] = "replicated"  # each chip updates its share of the weights, or all
+    weight_update: Literal["auto", "sharded", "replicated"] = "auto"  # of a chip's share, or of all; auto: from 8 chips
     bucket_mb: float = 25.0  # gradients are summed in flat buckets of this size (XLA's own sum makes its own)
     label_smoothing: float = 0.0
     evaluate_every_epochs: float = 4.0

@@ -18,6 +18,7 @@ from podium.recipe import Recipe
 from podium.reduce import REDUCTIONS, Reduction, TorusAxes, own_shard, plan_buckets
 from podium.topology import AXES, LANE_AXES, X_AXES, Y_AXES
 
+_SHARDED_FROM_CHIPS = 8
 TORUS_AXES = TorusAxes(Y_AXES, X_AXES, LANE_AXES)
 
 
@@ -51,6 +52,9 @@ def build_update(recipe: Recipe, mesh: Mesh) -> WeightUpdate:
 
 
 def is_sharded(recipe: Recipe, mesh: Mesh) -> bool:
+    """`auto` shards where that was seen to be faster: on 16 simulated chips clearly, on 4 within the noise (results/update)."""
+    if recipe.weight_update == "auto":
+        return mesh.size >= _SHARDED_FROM_CHIPS
     return mesh.size > 1 and recipe.weight_update == "sharded"
 
 
