@@ -9,15 +9,17 @@ import os
 import sys
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import tyro
 from tyro.conf import Positional, UseAppendAction, subcommand
 
 from podium.data.prepare import PrepareOptions
-from podium.errors import UserError
+from podium.errors import EXIT_MISTAKE, EXIT_STOPPED, Stopped, UserError
 
+_BEGAN = time.monotonic()  # of the process, nearly: --max-minutes counts from here
 _PREPARE = PrepareOptions()
 
 
@@ -27,6 +29,9 @@ class _Command:
     """Make the last line of stdout one JSON object."""
     debug: bool = False
     """Show the traceback of an error."""
+
+    def exit_code(self, result: Any) -> int:
+        return 0
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,12 @@ class Train(_Command):
     """Where to keep the run; an unfinished run there goes on. Default: runs/RECIPE-TIME."""
     set: UseAppendAction[tuple[str, ...]] = ()
     """KEY=VALUE: change a value of the recipe, such as torus=2x4 or optimizer.learning_rate=0.1."""
+    from_step: int | None = None
+    """Go back to this checkpoint of --run and drop the later ones; --set may then change how training goes on."""
+    max_minutes: float | None = None
+    """Save and end within so many minutes, with exit code 75; the same command goes on."""
+    stall_minutes: float = 10.0
+    """End the process when nothing has moved for so long."""
     coordinator: str | None = None
     """HOST:PORT of process 0, for a run of several processes. Found by itself on Slurm, MPI, Kubernetes and TPU VMs."""
     processes: int | None = None
@@ -52,6 +63,8 @@ class Train(_Command):
         from podium import recipe
 
         chosen = recipe.load(self.recipe, self.set)
+        if self.max_minutes is not None and self.max_minutes <= 0:
+            raise UserError(f"--max-minutes {self.max_minutes:g} must be greater than 0")
         if self.data is None and self.recipe != "demo":
             raise UserError(f"recipe {chosen.name} needs images: give --data DIR (podium prepare makes one)")
         _start_jax()
@@ -67,7 +80,37 @@ class Train(_Command):
         terminal = Terminal(quiet=self.json or not is_first())
         data = agree.once_per_host(lambda: str(locate(self.data, terminal.console)))
         run = agree.on_first(lambda: str(self.run or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"))
-        return asdict(train_recipe(chosen, data, run, listener=terminal))
+        summary = train_recipe(
+            chosen,
+            data,
+            run,
+            listener=terminal,
+            from_step=self.from_step,
+            max_minutes=None if self.max_minutes is None else self.max_minutes - (time.monotonic() - _BEGAN) / 60,
+            stall_minutes=self.stall_minutes,
+        )
+        return asdict(summary)
+
+
+@dataclass(frozen=True)
+class Launch(_Command):
+    """Train with several processes on this machine: podium launch -n 4 -- train …"""
+
+    command: Positional[tuple[str, ...]] = tyro.MISSING
+    """-- train, and its arguments."""
+    n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 2
+    """How many processes."""
+    restarts: int = 0
+    """How often to start them again, from the last checkpoint, when one was lost."""
+
+    def __call__(self) -> int:
+        from podium.launch.local import launch
+
+        arguments = (*self.command, "--json") if self.json else self.command
+        return launch(arguments, self.n, self.restarts, partial(print, "podium:", file=sys.stderr, flush=True))
+
+    def exit_code(self, result: Any) -> int:
+        return int(result)
 
 
 @dataclass(frozen=True)
@@ -116,6 +159,30 @@ class Predict(_Command):
             if not self.json:
                 print(f"{file}: " + ", ".join(f"{g['class']} {g['probability']:.1%}" for g in guesses))
         return results
+
+
+@dataclass(frozen=True)
+class VerifyResume(_Command):
+    """Kill a small run with SIGKILL again and again; its weights must be those of a run that was never stopped."""
+
+    kills: int = 25
+    """How often."""
+    seed: int = 0
+    """Of the moments."""
+
+    def __call__(self) -> dict[str, Any]:
+        from podium.train.verify_resume import verify_resume
+
+        if self.kills < 1:
+            raise UserError(f"--kills {self.kills} must be at least 1")
+        say = partial(print, file=sys.stderr if self.json else sys.stdout, flush=True)
+        verified = verify_resume(self.kills, self.seed, say)
+        say("identical weights" if verified.identical else "THE WEIGHTS DIFFER", end="; ")
+        say(f"at most {verified.lost_steps_max} steps lost, {verified.max_lost_steps} allowed")
+        return asdict(verified)
+
+    def exit_code(self, result: Any) -> int:
+        return 0 if result["identical"] and result["lost_steps_max"] <= result["max_lost_steps"] else 1
 
 
 @dataclass(frozen=True)
@@ -268,8 +335,10 @@ class Bench:
 
 Command = (
     Annotated[Train, subcommand("train")]
+    | Annotated[Launch, subcommand("launch")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Predict, subcommand("predict")]
+    | Annotated[VerifyResume, subcommand("verify-resume")]
     | Annotated[Prepare, subcommand("prepare")]
     | Annotated[Bench, subcommand("bench")]
 )
@@ -293,13 +362,20 @@ def main() -> None:
         if command.debug:
             raise
         print(f"podium: {error}", file=sys.stderr)
-        sys.exit(2)
+        _leave(EXIT_MISTAKE)
+    except Stopped as stopped:
+        if _speaks():
+            print(f"podium: {stopped}", file=sys.stderr)
+        if command.json and _speaks():
+            print(json.dumps({"stopped": stopped.reason, "step": stopped.step, "run": stopped.run}))
+        sys.exit(EXIT_STOPPED)
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os._exit(141)
     except KeyboardInterrupt:
         sys.exit(130)
-    if command.json and _speaks():
+    if command.json and _speaks() and not isinstance(command, Launch):  # there the first process has printed it
         print(json.dumps(result))
+    sys.exit(command.exit_code(result))
 
 
 def _speaks() -> bool:
@@ -311,14 +387,22 @@ def _speaks() -> bool:
     return is_first()
 
 
+def _leave(code: int) -> NoReturn:
+    """One of several processes leaves at once: an orderly end would wait for the others, and they for this one."""
+    if "jax" in sys.modules:
+        from podium.launch.join import process_count
+
+        if process_count() > 1:
+            sys.stderr.flush()
+            os._exit(code)
+    sys.exit(code)
+
+
 def _start_jax() -> None:
     """Settings that must stand before JAX's first use of a device."""
-    import jax
+    from podium.launch import compilation_cache
 
-    from podium.data.locate import cache_directory
-
-    jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "jax"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 1.0)
+    compilation_cache.enable()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,18 @@
-"""The one exception that stands for a user's mistake: the command line prints its single line and exits with 2."""
+"""The exceptions that the command line has an answer for: a user's mistake (one line, exit code 2), and a run that was
+stopped early in good order (exit code 75)."""
+
+EXIT_MISTAKE = 2
+EXIT_STOPPED = 75  # sysexits' EX_TEMPFAIL: not finished, and the same command goes on
+EXIT_HUNG = 70  # sysexits' EX_SOFTWARE: a process was lost or nothing moved; the same command goes on
 
 
 class UserError(Exception):
     """Says what was given, what was needed and what to do, in one line."""
+
+
+class Stopped(Exception):
+    """The run ended early, after a checkpoint; the same command goes on from there."""
+
+    def __init__(self, reason: str, step: int, run: str) -> None:
+        super().__init__(f"{reason}: stopped after step {step}, which is saved; the same command, --run {run}, goes on")
+        self.reason, self.step, self.run = reason, step, run

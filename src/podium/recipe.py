@@ -122,6 +122,7 @@ class Recipe:
     evaluate_every_epochs: float = 4.0
     steps_per_dispatch: int = 1  # a scan on the device
     log_every_steps: int = 10
+    max_lost_steps: int = 200  # by a kill at any moment: a checkpoint begins after every half of it
 
     def __post_init__(self) -> None:
         _check(self)
@@ -285,7 +286,8 @@ def _check(r: Recipe) -> None:
         ("epochs", r.epochs),
         ("bucket_mb", r.bucket_mb), ("batch_global", r.batch_global), ("model.norm_span", r.model.norm_span),
         ("data.image_size", r.data.image_size), ("steps_per_dispatch", r.steps_per_dispatch),
-        ("log_every_steps", r.log_every_steps), ("evaluate_every_epochs", r.evaluate_every_epochs),
+        ("log_every_steps", r.log_every_steps), 
+        ("max_lost_steps", r.max_lost_steps), ("evaluate_every_epochs", r.evaluate_every_epochs),
         ("optimizer.learning_rate", r.optimizer.learning_rate), ("model.norm_epsilon", r.model.norm_epsilon),
     ]:  # fmt: skip
         if value <= 0:

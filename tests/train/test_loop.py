@@ -1,38 +1,15 @@
 """Whole runs on small data: records, resume, evaluation, and every way a run can be refused."""
 
-import dataclasses
 import json
 
-import jax
 import numpy as np
 import pytest
+from tests.train.small_runs import Heard, small_recipe
 
-from podium import recipe
 from podium.errors import UserError
 from podium.report import events
 from podium.train.loop import evaluation_steps, train_recipe
 from podium.train.trained import open_run
-
-
-def small_recipe(**changes):
-    table = {
-        "epochs": 4, "batch_global": 16, "torus": "1x2", "evaluate_every_epochs": 2, "log_every_steps": 1,
-        "data": {"image_size": 16, "min_area": 0.5},
-        "model": {"name": "resnet8", "stem": "conv7", "norm_span": 8},
-        "optimizer": {"name": "sgd", "learning_rate": 0.05},
-        "schedule": {"decay": "cosine", "warmup_epochs": 1},
-    }  # fmt: skip
-    return recipe.from_dict({**table, **changes})
-
-
-class Heard(events.Listener):
-    def __init__(self):
-        self.all = []
-        for name in ("note", "started", "progress", "evaluated", "finished"):
-            setattr(self, name, self.all.append)
-
-    def of(self, kind):
-        return [event for event in self.all if isinstance(event, kind)]
 
 
 @pytest.fixture(scope="module")
@@ -78,26 +55,6 @@ def test_predict_gives_probabilities_and_names_a_broken_file(finished, small_dat
         trained.predict([good, broken])
 
 
-def test_a_stopped_run_goes_on_to_the_same_weights(finished, small_data, tmp_path):
-    class Stop(Exception):
-        pass
-
-    class StopsAt(events.Listener):
-        def progress(self, event):
-            if event.step == 17:
-                raise Stop
-
-    run = tmp_path / "run"
-    with pytest.raises(Stop):
-        train_recipe(small_recipe(), small_data, run, listener=StopsAt())
-    heard = Heard()
-    train_recipe(small_recipe(), small_data, run, listener=heard)
-    assert heard.of(events.Started)[0].first_step == 12
-    want, got = (jax.device_get(open_run(r).state) for r in (finished[0], run))
-    for a, b in zip(jax.tree.leaves(want), jax.tree.leaves(got), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_a_run_directory_with_other_work_is_left_alone(finished, small_data, tmp_path):
     with pytest.raises(UserError, match="holds a finished run"):
         train_recipe(small_recipe(), small_data, finished[0])
@@ -109,31 +66,10 @@ def test_a_run_directory_with_other_work_is_left_alone(finished, small_data, tmp
     assert [file.name for file in other.iterdir()] == ["thesis.tex"]
 
 
-def test_a_changed_recipe_is_refused_with_the_difference(small_data, tmp_path):
-    from podium.data.shards import ImageSet
-    from podium.train import run_directory
-
-    images = ImageSet.open(small_data, "train")
-    filled_in = small_recipe().for_data(3, 96, 22)
-    run_directory.claim(tmp_path / "run", filled_in, images)
-    run_directory.claim(tmp_path / "run", filled_in, images)
-    changed = dataclasses.replace(filled_in, seed=1)
-    with pytest.raises(UserError, match=r"holds another run \(seed 0 → 1\)"):
-        run_directory.claim(tmp_path / "run", changed, images)
-
-
 def test_an_unwritable_place_is_one_clear_line(small_data, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write to"):
         train_recipe(small_recipe(), small_data, tmp_path / "file" / "run")
-
-
-def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_step(small_data, tmp_path):
-    exploding = small_recipe(
-        optimizer={"name": "sgd", "learning_rate": 1e30}, schedule={"decay": "cosine", "warmup_epochs": 0}
-    )
-    with pytest.raises(UserError, match=r"the loss is (nan|inf) at step [2-5]; lower optimizer\.learning_rate"):
-        train_recipe(exploding, small_data, tmp_path / "run")
 
 
 def test_evaluations_end_with_dispatches():

@@ -32,6 +32,7 @@ def join(cluster: Cluster) -> None:
     if given:
         _check(cluster)
     address = cluster.coordinator
+    jax.config.update("jax_enable_preemption_service", False)  # it takes SIGTERM, which train/interrupt.py answers
     # JAX would listen on all interfaces; a run that stays on this machine need not.
     bind = address if address and address.startswith(("127.", "localhost:")) else None
     try:

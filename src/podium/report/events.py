@@ -59,6 +59,7 @@ class Summary:
     compile_seconds: float
     input_bound: float
     steps: int
+    weights_hash: str
     run: str
 
 

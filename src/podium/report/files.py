@@ -6,14 +6,19 @@ from pathlib import Path
 
 from tensorboardX import SummaryWriter
 
+from podium.data.manifest import write_atomic
 from podium.report.events import Evaluated, Listener, Progress, Summary
 
 
 class JsonLines(Listener):
-    """metrics.jsonl: every line stands alone and is written whole, so a killed run's file can still be read."""
+    """metrics.jsonl: every line stands alone and is written whole, so a killed run's file can still be read. A run that
+    goes on after `first_step` first takes out the lines of what it will do again."""
 
-    def __init__(self, run: Path) -> None:
-        self._file = (run / "metrics.jsonl").open("a", buffering=1)
+    def __init__(self, run: Path, first_step: int = 0) -> None:
+        path = run / "metrics.jsonl"
+        if path.exists():
+            write_atomic(path, "".join(line for line in path.open() if _stays(line, first_step)))
+        self._file = path.open("a", buffering=1)
 
     def progress(self, event: Progress) -> None:
         self._write("train", event)
@@ -31,9 +36,18 @@ class JsonLines(Listener):
         self._file.write(json.dumps({"event": kind, **asdict(event)}) + "\n")
 
 
+def _stays(line: str, first_step: int) -> bool:
+    """Steps up to `first_step`; its evaluation is made anew."""
+    try:
+        event = json.loads(line)
+        return event["step"] < first_step + (event["event"] == "train")
+    except (ValueError, KeyError):  # the line that a kill has cut off
+        return False
+
+
 class TensorBoard(Listener):
-    def __init__(self, run: Path) -> None:
-        self._writer = SummaryWriter(str(run / "tensorboard"))
+    def __init__(self, run: Path, first_step: int = 0) -> None:
+        self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=first_step + 1)
 
     def progress(self, event: Progress) -> None:
         for name in ("loss", "top1", "learning_rate", "images_per_second", "input_bound"):

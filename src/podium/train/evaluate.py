@@ -22,7 +22,14 @@ class Evaluator:
         rows = local_rows(step.eval_batches, recipe.batch_global)
         self._loader = EvalLoader(images, recipe.data, recipe.batch_global, rows, cache_budget_bytes)
 
-    def __call__(self, state: State, steps: int, epoch: float, program: Callable[..., Any] | None = None) -> Evaluated:
+    def __call__(
+        self,
+        state: State,
+        steps: int,
+        epoch: float,
+        program: Callable[..., Any] | None = None,
+        between_batches: Callable[[], None] = lambda: None,
+    ) -> Evaluated:
         """`steps` and `epoch` say how far `state` was trained; `program` is `step.evaluate`, compiled ahead."""
         program = program or self._step.evaluate
         began = time.perf_counter()
@@ -31,6 +38,7 @@ class Evaluator:
         with Feed(self._loader, indices, self._step.eval_batches, self._batch_global) as feed:
             for batch in feed:
                 totals = program(state, totals, batch)
+                between_batches()
         counted = jax.device_get(totals)
         images = int(counted["images"])
         if images != len(self._images):

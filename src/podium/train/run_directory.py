@@ -1,8 +1,12 @@
 """A run's directory: run.json says what the run is before it starts, summary.json how it ended; between them stand
 the checkpoints, metrics.jsonl and TensorBoard's events. A directory that holds anything else is somebody's work
 and is left alone.
+
+A recipe says two things: what the run *is*, which must not change while it lasts, and how this machine carries it
+out, which may. `_MACHINE` names the second kind; docs/resume.md explains the choice.
 """
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,40 +24,71 @@ class RunInfo:
     data: str
     data_hash: str
     classes: tuple[str, ...]
+    changes: tuple[dict[str, Any], ...] = ()
+    """Each restart that changed something: after which step, and what."""
 
 
-def claim(run: Path, recipe: Recipe, images: ImageSet) -> None:
-    """Makes the directory, or finds that it holds this very run, unfinished."""
+# They change when and where things happen, never which images a step sees or what it computes with them (sums over
+# other chips agree to fp32 rounding).
+_MACHINE = (
+    "torus", "reduce", "weight_update", "bucket_mb", "max_lost_steps", "log_every_steps", "evaluate_every_epochs",
+    "data.cache", "data.cache_gb", "data.threads", "data.max_broken_share",
+)  # fmt: skip
+# These cannot change even with --from-step: the checkpoint's shapes and the meaning of a step hang on them.
+_FIXED = ("model", "batch_global", "steps_per_dispatch", "data.train_images", "data.validation_images")
+
+
+def claim(run: Path, recipe: Recipe, images: ImageSet, from_step: int | None = None) -> list[str]:
+    """Makes the directory, or finds that it holds this very run, unfinished. Returns what differs and may: what belongs
+    to the machine, and with `from_step` also the course that training takes from that step on."""
     info = RunInfo(recipe, str(images.directory.absolute()), images.content_hash, images.classes)
     if (run / "summary.json").exists():
         raise UserError(f"{run} holds a finished run; choose another --run, or evaluate it with podium eval {run}")
     if (run / "run.json").exists():
         theirs = read(run)
         changed = _difference(to_dict(theirs.recipe), to_dict(recipe))
+        refused = [key for key in changed if key not in _MACHINE and (from_step is None or key.startswith(_FIXED))]
+        differences = [changed[key] for key in refused]
         if theirs.data_hash != info.data_hash:
-            changed.append(f"data {theirs.data} → {info.data}")
-        if changed:
-            raise UserError(f"{run} holds another run ({', '.join(changed)}); choose another --run")
-        return
+            differences.append(f"data {theirs.data} → {info.data}")
+        if differences:
+            raise UserError(f"{run} holds another run ({', '.join(differences)}); choose another --run")
+        return list(changed.values())
+    if from_step is not None:
+        raise UserError(f"--from-step {from_step} needs a run to go back in, and {run} holds none; give its --run")
     try:
         if run.exists() and any(run.iterdir()):
             raise UserError(f"{run} is not empty and holds no run; choose another --run")
         run.mkdir(parents=True, exist_ok=True)
-        about = {
-            "recipe": to_dict(recipe),
-            "data": info.data,
-            "data_hash": info.data_hash,
-            "classes": info.classes,
-        }
-        write_atomic(run / "run.json", json.dumps(about, indent=1))
+        _write(run, info)
     except OSError as error:
         raise UserError(f"cannot write to {run}: {error.strerror}; choose another --run") from None
+    return []
+
+
+def record_changes(run: Path, recipe: Recipe, first_step: int, changed: list[str]) -> None:
+    """Writes down that the run goes on after `first_step` with another recipe."""
+    info = read(run)
+    changes = (*info.changes, {"after_step": first_step, "changed": changed})
+    _write(run, dataclasses.replace(info, recipe=recipe, changes=changes))
+
+
+def _write(run: Path, info: RunInfo) -> None:
+    about = {
+        "recipe": to_dict(info.recipe),
+        "data": info.data,
+        "data_hash": info.data_hash,
+        "classes": info.classes,
+        "changes": info.changes,
+    }
+    write_atomic(run / "run.json", json.dumps(about, indent=1))
 
 
 def read(run: Path) -> RunInfo:
     try:
         about = json.loads((run / "run.json").read_text())
-        return RunInfo(from_dict(about["recipe"]), about["data"], about["data_hash"], tuple(about["classes"]))
+        recipe, changes = from_dict(about["recipe"]), tuple(about["changes"])
+        return RunInfo(recipe, about["data"], about["data_hash"], tuple(about["classes"]), changes)
     except (OSError, ValueError, KeyError):
         raise UserError(f"{run} holds no run (no readable run.json); give the --run directory of a training") from None
 
@@ -62,11 +97,12 @@ def finish(run: Path, summary: dict[str, Any]) -> None:
     write_atomic(run / "summary.json", json.dumps(summary, indent=1))
 
 
-def _difference(a: dict[str, Any], b: dict[str, Any], where: str = "") -> list[str]:
-    found = []
+def _difference(a: dict[str, Any], b: dict[str, Any], where: str = "") -> dict[str, str]:
+    """Key → 'key old → new' for every value that differs."""
+    found: dict[str, str] = {}
     for key in sorted({*a, *b}):
         if isinstance(a.get(key), dict) and isinstance(b.get(key), dict):
-            found += _difference(a[key], b[key], f"{where}{key}.")
+            found |= _difference(a[key], b[key], f"{where}{key}.")
         elif a.get(key) != b.get(key):
-            found.append(f"{where}{key} {a.get(key)} → {b.get(key)}")
+            found[f"{where}{key}"] = f"{where}{key} {a.get(key)} → {b.get(key)}"
     return found

@@ -1,11 +1,11 @@
 """A trained network, opened from its run directory: to evaluate it again, or to classify images."""
 
 import io
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
 import numpy as np
 from PIL import Image
 
@@ -16,7 +16,7 @@ from podium.data.shards import ImageSet
 from podium.errors import UserError
 from podium.report.events import Evaluated
 from podium.train import run_directory
-from podium.train.checkpoint import Checkpoints, shaped
+from podium.train.checkpoint import Checkpoints
 from podium.train.evaluate import Evaluator
 from podium.train.step import ModelFactory, State, Step, build_step
 
@@ -62,11 +62,10 @@ def open_run(run: str | Path, make_model: ModelFactory | None = None) -> Trained
     mesh = topology.lay_out(shape, info.recipe.batch_global, info.recipe.model.norm_span).mesh(devices)
     step = build_step(info.recipe, mesh, make_model)
     with Checkpoints(run) as checkpoints:
-        newest = checkpoints.latest()
+        newest = checkpoints.newest_good(logging.warning)
         if newest is None:
-            raise UserError(f"{run} has no checkpoint yet; train on with podium train --run {run}")
-        like = shaped(jax.eval_shape(lambda: step.portable(step.init())), step.everywhere)
-        return Trained(info, step, step.resumed(checkpoints.restore(newest, like)))
+            raise UserError(f"{run} has no good checkpoint yet; train on with podium train --run {run}")
+        return Trained(info, step, checkpoints.restore(newest, step))
 
 
 def _pixels(file: Path) -> np.ndarray:

@@ -1,0 +1,115 @@
+"""Ends a run that hangs instead of letting it hang. A thread looks once a second. Steps that stop for too long: it
+names the processes that are behind, writes every thread's stack into the run's directory and ends this process. A
+process that is heard of no longer: it names that one and ends this one, whose collectives would wait for it forever.
+The processes hear of each other through JAX's coordination service, which process 0 keeps.
+
+Time is counted in looks, so a machine that was suspended does not look like a run that hangs.
+"""
+
+import faulthandler
+import json
+import os
+import socket
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import jax
+
+from podium.errors import EXIT_HUNG, Stopped, UserError
+
+_LOOK_SECONDS = 1.0
+_LOST_LOOKS = 10  # a process that has not been heard of for so long is gone
+_KEY = "podium/at/"
+
+
+@dataclass(frozen=True)
+class _Sign:
+    """What one process last told the others, and how many looks ago."""
+
+    who: str
+    where: str
+    moves: int
+    beat: int
+    looks: int = 0
+
+    def __str__(self) -> str:
+        return f"({self.who}, {self.where})"
+
+
+class Watchdog:
+    """Watches while its `with` lasts. The loop tells it how far it is."""
+
+    def __init__(self, run: Path, stall_minutes: float) -> None:
+        self._run, self._stall_looks = run, 60 * stall_minutes / _LOOK_SECONDS
+        self._client: Any = jax._src.distributed.global_state.client if jax.process_count() > 1 else None
+        self._where, self._moves, self._beats = "starting", 0, 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="podium-watchdog", daemon=True)
+
+    def moved(self, where: str) -> None:
+        """The next thing was begun. All processes begin the same things, so their numbers of moves can be compared."""
+        self._where, self._moves = where, self._moves + 1
+
+    def __enter__(self) -> "Watchdog":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
+        if self._client and kind and not issubclass(kind, UserError | Stopped):
+            # Most likely a collective has failed because a process is gone; the thread will find which, and end us.
+            print(f"process {jax.process_index()}: {kind.__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
+            self._thread.join(2 * _LOST_LOOKS * _LOOK_SECONDS)
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        moves, unmoved = 0, 0
+        signs: dict[int, _Sign] = {}
+        while not self._ended.wait(_LOOK_SECONDS):
+            if self._client:
+                signs = self._hear(signs)
+            unmoved = unmoved + 1 if moves and moves == self._moves else 0  # compiling takes as long as it takes
+            moves = self._moves
+            if unmoved >= self._stall_looks:
+                self._end_hung(signs)
+
+    def _hear(self, before: dict[int, _Sign]) -> dict[int, _Sign]:
+        """The newest sign of each process; ends this one if another is gone."""
+        self._beats += 1
+        who = f"{socket.gethostname()}, pid {os.getpid()}"
+        mine = {"who": who, "where": self._where, "moves": self._moves, "beat": self._beats}
+        try:
+            self._client.key_value_set(f"{_KEY}{jax.process_index()}", json.dumps(mine), allow_overwrite=True)
+            said = {int(key.rpartition("/")[2]): json.loads(v) for key, v in self._client.key_value_dir_get(_KEY)}
+        except jax.errors.JaxRuntimeError as error:
+            self._end(f"process 0, the coordinator, is gone ({str(error).splitlines()[0]})")
+        signs = {}
+        for process, sign in said.items():
+            old = before.get(process)
+            signs[process] = _Sign(**sign, looks=old.looks + 1 if old and old.beat == sign["beat"] else 0)
+            if signs[process].looks >= _LOST_LOOKS:
+                unheard_seconds = _LOST_LOOKS * _LOOK_SECONDS
+                self._end(f"process {process} {signs[process]} is gone: not heard of for {unheard_seconds:.0f} s")
+        return signs
+
+    def _end_hung(self, signs: dict[int, _Sign]) -> None:
+        stacks = self._run / f"stacks-{jax.process_index()}.txt"
+        with stacks.open("w") as file:
+            faulthandler.dump_traceback(file, all_threads=True)
+        furthest = max(signs.values(), key=lambda sign: sign.moves, default=None)
+        behind = [
+            f"process {process} {sign}" for process, sign in signs.items() if furthest and sign.moves < furthest.moves
+        ]
+        if furthest and behind:
+            missing = f"{' and '.join(behind)} did not come to where the others are: {furthest.where}"
+        else:
+            missing = self._where
+        self._end(f"nothing moved for {self._stall_looks * _LOOK_SECONDS:.0f} s: {missing}; stacks in {stacks}")
+
+    def _end(self, why: str) -> NoReturn:
+        line = f"podium: process {jax.process_index()}: {why}; the same command goes on after the last checkpoint"
+        print(line, file=sys.stderr, flush=True)
+        os._exit(EXIT_HUNG)  # an orderly end would wait for the others
