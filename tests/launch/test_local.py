@@ -18,7 +18,9 @@ from podium.launch.local import launch
 def launched(tmp_path, small_data):
     """Starts `podium launch` of two processes on a run."""
     (tmp_path / "small.toml").write_text(
-        RECIPE.replace("\nepochs = 2", '\nepochs = 20\nmax_lost_steps = 4\nreduce = "xla"')
+        RECIPE.replace("rate = 2.0", "rate = 0.2").replace(
+            "\nepochs = 2", '\nepochs = 20\nmax_lost_steps = 4\nreduce = "xla"'
+        )
     )
 
     def start(run, *options):
