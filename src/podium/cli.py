@@ -18,9 +18,10 @@ from tyro.conf import Positional, UseAppendAction, subcommand
 
 from podium.data.prepare import PrepareOptions
 from podium.errors import EXIT_MISTAKE, EXIT_STOPPED, Stopped, UserError
+from podium.plan.options import PlanOptions
 
 _BEGAN = time.monotonic()  # of the process, nearly: --max-minutes counts from here
-_PREPARE = PrepareOptions()
+_PREPARE, _PLAN = PrepareOptions(), PlanOptions()
 
 
 @dataclass(frozen=True)
@@ -333,6 +334,23 @@ class Bench:
     )
 
 
+@dataclass(frozen=True)
+class Plan(_Command):
+    """Plan a run on a pod that is not at hand: does it fit, how fast, how long, what limits it."""
+
+    set: UseAppendAction[tuple[str, ...]] = ()
+    """KEY=VALUE: change a value of the recipe."""
+    options: Annotated[PlanOptions, tyro.conf.arg(name="")] = _PLAN
+
+    def __call__(self) -> dict[str, Any]:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a plan needs no device, not even where there is one
+        from rich.console import Console
+
+        from podium.plan import command
+
+        return command.run(self.options, self.set, Console(stderr=self.json))
+
+
 Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Launch, subcommand("launch")]
@@ -340,6 +358,7 @@ Command = (
     | Annotated[Predict, subcommand("predict")]
     | Annotated[VerifyResume, subcommand("verify-resume")]
     | Annotated[Prepare, subcommand("prepare")]
+    | Annotated[Plan, subcommand("plan")]
     | Annotated[Bench, subcommand("bench")]
 )
 

@@ -52,7 +52,7 @@ def build_update(recipe: Recipe, mesh: Mesh) -> WeightUpdate:
 
 
 def is_sharded(recipe: Recipe, mesh: Mesh) -> bool:
-    """`auto` shards where that was seen to be faster: on 16 simulated chips clearly, on 4 within the noise (results/update)."""
+    """`auto` shards where that was seen to be faster: on 16 simulated chips; on 4, runs disagree (results/update)."""
     if recipe.weight_update == "auto":
         return mesh.size >= _SHARDED_FROM_CHIPS
     return mesh.size > 1 and recipe.weight_update == "sharded"

@@ -1,0 +1,103 @@
+"""What a step must do, counted from its own trace without any compiler: FLOPs and bytes of every convolution and matrix
+product, parameters, and the activations that the backward pass needs. `Work.roofline_seconds` holds each of them
+against a chip's peaks. This is all that is known for GPUs, for chips whose clock is not published, and without
+libtpu.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from podium.plan.pods import Chip
+from podium.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Work:
+    """One core's share of one step."""
+
+    products: tuple[tuple[float, float], ...]  # (FLOPs, bytes in and out) of every convolution and matrix product
+    parameters: int
+    activation_bytes: int
+
+    @property
+    def flops(self) -> float:
+        return sum(flops for flops, _ in self.products)
+
+    @property
+    def gradient_bytes(self) -> int:
+        return 4 * self.parameters
+
+    @property
+    def memory_bytes(self) -> int:
+        """Parameters, momenta and gradients in float32; activations once before and once behind their norm."""
+        return 3 * self.gradient_bytes + 2 * self.activation_bytes
+
+    def roofline_seconds(self, chip: Chip) -> float:
+        """Each product as fast as the chip's arithmetic or its memory allows, whichever is slower."""
+        flops_per_second, bytes_per_second = chip.bf16_flops / chip.cores, chip.memory_bandwidth / chip.cores
+        return sum(max(flops / flops_per_second, moved / bytes_per_second) for flops, moved in self.products)
+
+
+def count(recipe: Recipe, batch_per_core: int) -> Work:
+    """The work of one core with `batch_per_core` images."""
+    alone = replace(
+        recipe,
+        batch_global=batch_per_core,
+        torus="1x1",
+        precision="bf16",
+        steps_per_dispatch=1,
+        model=replace(recipe.model, norm_span=batch_per_core, classes=recipe.model.classes or 1000),
+    )
+    return _count(alone)
+
+
+@lru_cache(maxsize=32)
+def _count(recipe: Recipe) -> Work:
+    import jax
+
+    from podium import topology
+    from podium.plan.compile_worker import batch_shapes
+    from podium.train.step import build_step
+
+    mesh = topology.Torus(1, 1).mesh(jax.devices()[:1])
+    step = build_step(recipe, mesh)
+    state = jax.eval_shape(step.init)
+    traced = step.train.trace(state, batch_shapes(recipe, step.train_batches))
+    equations = list(_equations(traced.jaxpr.jaxpr))
+    # Forward come first; going back, each has a gradient by its weights and, except the first, one by its input.
+    forward = equations[: (len(equations) + 1) // 3]
+    activation_bytes = sum(_bytes(equation.outvars[0].aval) for equation in forward)
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+    return Work(tuple(map(_product, equations)), parameters, activation_bytes)
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """Every convolution and matrix product, also inside loops, maps and custom gradients."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in ("conv_general_dilated", "dot_general"):
+            yield equation
+        for value in equation.params.values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    yield from _equations(inner)
+
+
+def _product(equation: Any) -> tuple[float, float]:
+    lhs, rhs = (variable.aval for variable in equation.invars)
+    out = equation.outvars[0].aval
+    if equation.primitive.name == "dot_general":
+        (contracted, _), _ = equation.params["dimension_numbers"]
+        inner = math.prod(lhs.shape[axis] for axis in contracted)
+    else:
+        numbers = equation.params["dimension_numbers"]
+        # A dilated input is mostly zeros that nobody multiplies.
+        inner = rhs.size / rhs.shape[numbers.rhs_spec[0]] / math.prod(equation.params["lhs_dilation"])
+    return 2.0 * out.size * inner, float(sum(map(_bytes, (lhs, rhs, out))))
+
+
+def _bytes(array: Any) -> int:
+    return int(array.size * array.dtype.itemsize)

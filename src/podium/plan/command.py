@@ -1,0 +1,91 @@
+"""What `podium plan` does with its arguments: one plan, a sweep, a search or the check, shown and returned as JSON
+types.
+"""
+
+import shlex
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+
+from podium import recipe as recipes
+from podium.errors import UserError
+from podium.plan import input_rate, page, published, report, sweep
+from podium.plan.options import PlanOptions
+from podium.plan.planner import Plan, make_plan, schedules
+from podium.plan.pods import CHIPS, Pod, parse_pod
+from podium.recipe import Recipe
+
+
+def run(options: PlanOptions, sets: tuple[str, ...], console: Console) -> dict[str, Any]:
+    if options.check:
+        return _check(options.fresh, console)
+    batches = _numbers(options.batch)
+    recipe = recipes.load(options.recipe, (*sets, *(f"batch_global={batch}" for batch in batches[:1])))
+    if options.fit == "pod":
+        name = options.topology.partition(":")[0]
+        chip = CHIPS[name] if name in CHIPS else parse_pod(options.topology).chip
+        plan = sweep.smallest_pod(recipe, chip, options.minutes, _planner(options, console))
+        return _one(plan, console)
+    pods = [parse_pod(text) for text in options.topology.split(",") if text]
+    if not pods:
+        raise UserError("--topology is empty; write for example --topology v3:32x32")
+    if options.fit == "batch":
+        return _one(sweep.largest_batch(recipe, pods[0], _planner(options, console)), console)
+    if len(pods) > 1 or len(batches) > 1:
+        return _sweep(options, recipe, pods, batches, console)
+    rate = input_rate.measure(recipe.data)
+    return _one(_planner(options, console, rate)(recipe, pods[0]), console)
+
+
+def _planner(options: PlanOptions, console: Console, rate: float | None = None) -> sweep.Planner:
+    def planned(recipe: Recipe, pod: Pod) -> Plan:
+        with report.progress(console, str(pod)) as stage:
+            return make_plan(recipe, pod, stage, cpu_images_per_second=rate, compile_step=not options.analytic)
+
+    return planned
+
+
+def _one(plan: Plan, console: Console) -> dict[str, Any]:
+    simulated = schedules(plan.pod, plan.gradients.bytes)
+    report.show(plan, simulated, console)
+    return {**plan.to_json(), "schedules": simulated}
+
+
+def _sweep(
+    options: PlanOptions, recipe: Recipe, pods: list[Pod], batches: list[int], console: Console
+) -> dict[str, Any]:
+    rows = sweep.scaling(recipe, pods, batches, _planner(options, console))
+    report.show_sweep(rows, console)
+    command = f"podium plan --recipe {shlex.quote(options.recipe)} --topology {options.topology}"
+    command += f" --batch {options.batch}" if options.batch else ""
+    if options.out:
+        title = f"{recipe.name}: {rows[0]['topology']} to {rows[-1]['topology']}"
+        files = page.write(rows, options.out, title, command)
+        console.print(f"written: {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+    return {"rows": rows}
+
+
+def _check(fresh: bool, console: Console) -> dict[str, Any]:
+    with report.progress(console, "published results") as stage:
+        results = published.check(stage, fresh)
+    summary = published.summary(results)
+    report.show_check(results, summary, console)
+    points = [
+        {
+            **asdict(result.point),
+            "fitted": result.fitted,
+            "predicted": result.predicted,
+            "error": result.error,
+            "compiled_with": result.compiled_with,
+        }
+        for result in results
+    ]
+    return {"points": points, **summary}
+
+
+def _numbers(text: str) -> list[int]:
+    parts = [part for part in text.replace("_", "").split(",") if part]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise UserError(f"--batch {text!r} is neither a number nor several with commas; write --batch 16384,32768")
+    return list(map(int, parts))

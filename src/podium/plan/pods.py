@@ -1,0 +1,144 @@
+"""The machines that can be planned for: what a chip computes, holds and sends, and how chips are joined into a pod or a
+cluster. All of it is published data, and a plan marks what it takes from here as assumed. `parse_pod` reads
+`v3:32x32` or `a100:96x8` and answers a mistake with the nearest valid choice. Nothing here needs JAX.
+"""
+
+import difflib
+import math
+from dataclasses import dataclass
+
+from podium.errors import UserError
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A TPU chip, or a GPU. Rates are per chip, memory is per core: what one program sees."""
+
+    name: str
+    cores: int
+    clock_hz: float | None  # None: not published; FLOPs and bytes are then held against the peaks
+    bf16_flops: float
+    memory_bytes_per_core: int
+    memory_bandwidth: float
+    axes: int  # of the torus; a GPU cluster has one, its nodes
+    link_bandwidth: float  # bytes/s one way: of each torus link, or between the GPUs of a node
+    largest: tuple[int, ...]  # pod
+    wraps_from: int  # an axis has wrap-around links from this length on
+    host_chips: int
+    host_cores: int  # CPU cores that decode images
+    node_bandwidth: float = 0.0  # bytes/s one way out of a whole GPU node
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.node_bandwidth > 0
+
+
+# Clock, FLOP/s, memory, links: Google's and NVIDIA's published figures. Where sources differ (v3 links: 70 to 100 GB/s;
+# v4: 45 to 50) the lower one stands. A v2 or v3 axis shorter than the pod's is taken to be open; the 128-long axis is
+# the MLPerf 0.7 multipod's, four pods side by side, and open as well.
+CHIPS = {
+    chip.name: chip
+    for chip in (
+        Chip("v2", 2, 700e6, 46e12, 8 * GIB, 700e9, 2, 62e9, (16, 16), 16, 4, 96),
+        Chip("v3", 2, 940e6, 123e12, 16 * GIB, 900e9, 2, 70e9, (128, 32), 32, 4, 96),
+        Chip("v4", 1, 1050e6, 275e12, 32 * GIB, 1200e9, 3, 45e9, (16, 16, 24), 4, 4, 240),
+        Chip("v5e", 1, 1500e6, 197e12, 16 * GIB, 819e9, 2, 45e9, (16, 16), 16, 4, 112),
+        Chip("v5p", 1, None, 459e12, 95 * GIB, 2765e9, 3, 90e9, (16, 20, 28), 4, 4, 208),
+        Chip("v6e", 1, None, 918e12, 32 * GIB, 1638e9, 2, 90e9, (16, 16), 16, 4, 180),
+        Chip("v100", 1, None, 125e12, 32 * GIB, 900e9, 1, 150e9, (1024, 8), 0, 8, 80, 50e9),
+        Chip("a100", 1, None, 312e12, 80 * GIB, 2039e9, 1, 300e9, (1024, 8), 0, 8, 256, 200e9),
+        Chip("h100", 1, None, 989e12, 80 * GIB, 3350e9, 1, 450e9, (1024, 8), 0, 8, 224, 400e9),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Pod:
+    """Chips joined in a torus (x, y or x, y, z), or a cluster of (nodes, GPUs per node)."""
+
+    chip: Chip
+    shape: tuple[int, ...]
+
+    @property
+    def chips(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def cores(self) -> int:
+        return self.chips * self.chip.cores
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """(rows, cols) of cores for Podium's torus: x and the cores of a chip run along a row."""
+        if self.chip.is_gpu:
+            return self.shape[0], self.shape[1]
+        cols = self.shape[0] * self.chip.cores
+        return self.cores // cols, cols
+
+    @property
+    def wraps(self) -> tuple[bool, ...]:
+        """Whether each axis is closed to a ring. Pods longer than 32 are several pods side by side, and open."""
+        return tuple(self.chip.wraps_from <= length <= 32 for length in self.shape)
+
+    @property
+    def hosts(self) -> int:
+        return max(1, self.chips // self.chip.host_chips)
+
+    def __str__(self) -> str:
+        return f"{self.chip.name}:{'x'.join(map(str, self.shape))}"
+
+
+def parse_pod(text: str) -> Pod:
+    """'v3:32x32' → Pod."""
+    name, _, shape_text = text.strip().lower().partition(":")
+    if name not in CHIPS:
+        near = difflib.get_close_matches(name, CHIPS, 1, cutoff=0.3) or ["v3"]
+        raise UserError(
+            f"--topology {text!r}: there is no chip {name!r}; use for example {_example(CHIPS[near[0]])} "
+            f"(chips: {', '.join(CHIPS)})"
+        )
+    chip = CHIPS[name]
+    parts = shape_text.split("x")
+    if not all(part.isdigit() and int(part) > 0 for part in parts) or len(parts) != len(chip.largest):
+        form = "NODESxGPUS" if chip.is_gpu else "x".join("XYZ"[: chip.axes])
+        raise UserError(f"--topology {text!r} is not {name}:{form}; write for example {_example(chip)}")
+    shape = tuple(map(int, parts))
+    if chip.name == "v3" and sorted(shape, reverse=True) == list(shape[::-1]) and shape[0] < shape[1]:
+        limits: tuple[int, ...] = chip.largest[::-1]
+    else:
+        limits = chip.largest
+    # A host holds 2×2 chips, so both its axes are even; axes further out are free.
+    valid = tuple(
+        min(length if chip.is_gpu or axis > 1 else max(2, length + length % 2), limit)
+        for axis, (length, limit) in enumerate(zip(shape, limits, strict=True))
+    )
+    if shape != valid:
+        largest = "x".join(map(str, chip.largest))
+        hosts = "" if chip.is_gpu else ", hosts hold 2x2 chips"
+        raise UserError(
+            f"--topology {text} does not exist (the largest is {name}:{largest}{hosts}); the nearest is "
+            f"{name}:{'x'.join(map(str, valid))}"
+        )
+    return Pod(chip, shape)
+
+
+def usual_sizes(chip: Chip) -> list[Pod]:
+    """The usual slices of a chip's pod, smallest first: each axis doubles in turn; for a GPU, the number of nodes."""
+    if chip.is_gpu:
+        return [Pod(chip, (2**k, chip.host_chips)) for k in range(10)]
+    first = (2, 2, 1)[: chip.axes]
+    sizes = [first]
+    while True:
+        shape = sizes[-1]
+        grown = [k for k in range(chip.axes) if shape[k] * 2 <= chip.largest[k]]
+        if not grown:
+            return [Pod(chip, shape) for shape in sizes]
+        axis = min(grown, key=lambda k: (shape[k], -k))
+        sizes.append(tuple(length * 2 if k == axis else length for k, length in enumerate(shape)))
+
+
+def _example(chip: Chip) -> str:
+    lengths = (4, 8) if chip.is_gpu else (4, 4, 4)[: chip.axes]
+    return f"{chip.name}:{'x'.join(map(str, lengths))}"

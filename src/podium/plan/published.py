@@ -1,0 +1,135 @@
+"""Holds the planner against the world: throughputs that others measured and published, planned with the very recipe,
+pod and batch. The model's two fitted constants are found on every second point and tested on the rest. The
+compilations are kept beside this file, so the check runs without libtpu and says when they were made.
+"""
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from podium import recipe as recipes
+from podium.plan import compile as compiling
+from podium.plan.model import CONSTANTS, Constants, estimate
+from podium.plan.planner import Stage, make_plan
+from podium.plan.pods import parse_pod
+from podium.recipe import Recipe
+
+_KEPT = Path(str(resources.files("podium"))) / "plan" / "published.json"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A published run; `images_per_second` includes its evaluations."""
+
+    name: str
+    topology: str
+    batch_global: int
+    norm_span: int
+    epochs: float
+    images_per_second: float
+    source: str
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def recipe(self) -> Recipe:
+        sets = [f"batch_global={self.batch_global}", f"model.norm_span={self.norm_span}", f"epochs={self.epochs}"]
+        return replace(recipes.load("resnet50-32k", [*sets, *self.overrides]), name=self.name)
+
+
+# In the order in which they were published: first by generation, then by size. Every second one, from the first on, is
+# for fitting; the rule was fixed before the first fit.
+POINTS = (
+    Point("v3-16", "v3:4x4", 4096, 128, 60, 31.2e3, "MLPerf 0.6"),
+    Point("v3-64", "v3:8x8", 16384, 128, 64, 125e3, "MLPerf 0.6"),
+    Point("v3-128", "v3:8x16", 32768, 128, 72, 242e3, "MLPerf 0.6"),
+    Point("v3-256", "v3:16x16", 32768, 64, 72, 354e3, "MLPerf 0.6"),
+    Point("v3-512", "v3:16x32", 32768, 32, 76, 738e3, "MLPerf 0.6"),
+    Point("v3-1024", "v3:32x32", 32768, 128, 72, 1.30e6, "MLPerf 0.6"),
+    Point("paper", "v3:32x32", 32768, 128, 90, 1.05e6, "arXiv 1811.06992"),
+    Point("v3-4096", "v3:128x32", 65536, 64, 92, 4.7e6, "MLPerf 0.7"),
+    Point("v4-2048", "v4:8x16x16", 32768, 64, 60, 4.7e6, "MLPerf 1.0"),
+    Point("v4-3456", "v4:12x12x24", 55296, 64, 76, 8.0e6, "MLPerf 1.0"),
+    Point("v4-4096", "v4:16x16x16", 32768, 64, 60, 7.6e6, "MLPerf 2.0"),
+)
+
+
+@dataclass(frozen=True)
+class Checked:
+    point: Point
+    fitted: bool
+    predicted: float
+    compiled_with: str
+
+    @property
+    def error(self) -> float:
+        return self.predicted / self.point.images_per_second - 1
+
+
+def is_fitted(point: Point) -> bool:
+    return POINTS.index(point) % 2 == 0
+
+
+def kept() -> dict[str, compiling.Compiled]:
+    """The compilations that come with Podium, by point."""
+    tables = json.loads(_KEPT.read_text())
+    return {name: replace(compiling.from_json(table), earlier=True) for name, table in tables.items()}
+
+
+def keep(facts: dict[str, compiling.Compiled]) -> None:
+    lines = [f"{json.dumps(name)}: {json.dumps(compiling.to_json(of_point))}" for name, of_point in facts.items()]
+    _KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def check(stage: Stage, fresh: bool = False, constants: Constants = CONSTANTS) -> list[Checked]:
+    """Every point, from the compilations at hand; `fresh` compiles them again with the libtpu that is installed."""
+    earlier = kept()
+    results = []
+    for point in POINTS:
+        facts = None if fresh else earlier[point.name]
+        plan = make_plan(point.recipe, parse_pod(point.topology), stage, compiled_earlier=facts, constants=constants)
+        version = plan.compiled.versions["libtpu"] if plan.compiled else "not compiled"
+        if fresh and plan.compiled:
+            earlier[point.name] = plan.compiled
+        results.append(Checked(point, is_fitted(point), plan.estimate.images_per_second_evaluated, f"libtpu {version}"))
+    if fresh:
+        keep(earlier)
+    return results
+
+
+def summary(results: Sequence[Checked]) -> dict[str, Any]:
+    def of(chosen: Sequence[Checked]) -> dict[str, float]:
+        errors = [abs(r.error) for r in chosen]
+        return {"median_error": statistics.median(errors), "worst_error": max(errors), "points": len(errors)}
+
+    return {
+        "all": of(results),
+        "fitted": of([r for r in results if r.fitted]),
+        "tested": of([r for r in results if not r.fitted]),
+    }
+
+
+def fit(facts: dict[str, compiling.Compiled], points: Sequence[Point]) -> Constants:
+    """The cycle factor and the seconds per collective that leave the smallest sum of squared log errors on `points`.
+
+    Two unknowns and a handful of points: a grid, refined four times, is exact enough and cannot get lost."""
+
+    def loss(factor: float, seconds: float) -> float:
+        constants = replace(CONSTANTS, cycle_factor=factor, collective_seconds=seconds)
+        estimates = [estimate(p.recipe, parse_pod(p.topology), None, facts[p.name], None, constants) for p in points]
+        ratios = [e.images_per_second_evaluated / p.images_per_second for e, p in zip(estimates, points, strict=True)]
+        return float(np.square(np.log(ratios)).sum())
+
+    low, high = np.array([0.3, 0.0]), np.array([2.0, 60e-6])
+    best = (low + high) / 2
+    for _ in range(5):
+        factors, seconds = np.linspace(low[0], high[0], 13), np.linspace(low[1], high[1], 13)
+        best = np.array(min(((f, s) for f in factors for s in seconds), key=lambda pair: loss(*pair)))
+        width = (high - low) / 6
+        low, high = np.maximum(best - width, [0.01, 0.0]), best + width
+    return replace(CONSTANTS, cycle_factor=float(best[0]), collective_seconds=float(best[1]))

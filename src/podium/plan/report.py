@@ -1,0 +1,139 @@
+"""What `podium plan` shows: the progress of a compilation, a plan as a page of text, a sweep and a check as tables.
+Every figure stands beside its origin.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from podium.plan.model import Origin
+from podium.plan.planner import Plan, Stage
+from podium.plan.published import Checked
+from podium.report.terminal import duration
+
+_COLOURS = {Origin.MEASURED: "green", Origin.COMPILED: "cyan", Origin.MODELLED: "yellow", Origin.ASSUMED: "magenta"}
+
+
+def marked(origin: Origin) -> str:
+    return f"[{_COLOURS[origin]}]{origin}[/]"
+
+
+@contextmanager
+def progress(console: Console, what: str) -> Iterator[Stage]:
+    """A live line with the stage and the time since the start; in a log file, one line per stage."""
+    if not console.is_terminal:
+        yield lambda text: console.print(f"{what}: {text}", style="dim", highlight=False, soft_wrap=True)
+        return
+    columns = (SpinnerColumn(), TextColumn("[bold]{task.fields[what]}[/] {task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, what=what)
+        yield lambda text: bar.update(task, description=text)
+
+
+def show(plan: Plan, simulated: dict[str, dict[str, float]], console: Console) -> None:
+    recipe, pod, e = plan.recipe, plan.pod, plan.estimate
+    console.print(
+        f"[bold]{recipe.name}[/] on [bold]{pod}[/]: {pod.chips:,} chips, {pod.cores:,} cores, {pod.hosts:,} hosts; "
+        f"batch {recipe.batch_global:,} = {recipe.batch_global // pod.cores} per core, "
+        f"batch norm over {recipe.model.norm_span}",
+        soft_wrap=True,
+        highlight=False,
+    )
+    table = Table(box=None, show_header=False, padding=(0, 2))
+    fits = "[green]fits[/]" if plan.fits else "[bold red]does not fit[/]"
+    share = plan.memory_bytes / plan.memory_limit_bytes
+    table.add_row(
+        "memory per core",
+        f"{plan.memory_bytes / 2**30:.2f} of {plan.memory_limit_bytes / 2**30:.0f} GiB ({share:.0%}), {fits}",
+        marked(plan.memory_origin),
+    )
+    for part in e.parts:
+        table.add_row(
+            part.name,
+            f"{part.seconds * 1e3:.2f} ms ({part.seconds / e.device_seconds:.0%}): {part.how}",
+            marked(part.origin),
+        )
+    if plan.cpu_images_per_second:
+        table.add_row(
+            "input",
+            f"{plan.cpu_cores_per_host:.0f} CPU cores per host needed of {pod.chip.host_cores} there "
+            f"({plan.cpu_images_per_second:,.0f} images/s per core of this machine)",
+            marked(Origin.MEASURED),
+        )
+    table.add_row("step", f"[bold]{e.step_seconds * 1e3:.2f} ms[/], limited by {e.limit}", marked(Origin.MODELLED))
+    table.add_row("throughput", f"[bold]{e.images_per_second:,.0f} images/s[/]", marked(Origin.MODELLED))
+    table.add_row(
+        "time to train",
+        f"[bold]{duration(e.train_seconds)}[/]: warm-up {e.warmup_seconds:.1f} s, {recipe.epochs:g} epochs "
+        f"{e.train_seconds - e.warmup_seconds - e.evaluation_seconds:.1f} s, evaluations {e.evaluation_seconds:.1f} s",
+        marked(Origin.MODELLED),
+    )
+    table.add_row("gradient sum", plan.gradients.words, marked(plan.gradients.origin))
+    console.print(table)
+    _show_schedules(simulated, console)
+    if plan.compiled:
+        when = "compiled earlier" if plan.compiled.earlier else f"compiled in {plan.compiled.compile_seconds:.0f} s"
+        console.print(f"{when} with libtpu {plan.compiled.versions['libtpu']}", style="dim", highlight=False)
+    for note in plan.notes:
+        console.print(f"note: {note}", style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_schedules(simulated: dict[str, dict[str, float]], console: Console) -> None:
+    if not simulated:
+        return
+    table = Table("Podium's own schedules, simulated link by link", "this pod", "closed form, all axes rings")
+    for name, seconds in simulated.items():
+        table.add_row(
+            name,
+            f"{seconds['simulated_seconds'] * 1e3:.2f} ms",
+            f"{seconds['closed_form_seconds'] * 1e3:.2f} ms",
+        )
+    console.print(table)
+
+
+def show_sweep(rows: list[dict[str, Any]], console: Console) -> None:
+    table = Table(
+        "pod", "chips", "batch", "images/s", "efficiency", "communication", "time to train", "memory", "compute"
+    )
+    for row in rows:
+        table.add_row(
+            row["topology"],
+            f"{row['chips']:,}",
+            f"{row['batch_global']:,}",
+            f"{row['images_per_second']:,.0f}",
+            f"{row['efficiency']:.0%}",
+            f"{row['communication_share']:.0%}",
+            duration(row["train_minutes"] * 60),
+            f"{row['memory_bytes_per_core'] / 2**30:.1f} GiB" + ("" if row["fits"] else " [red]too much[/]"),
+            row["compute_origin"],
+        )
+    console.print(table)
+
+
+def show_check(results: list[Checked], summary: dict[str, Any], console: Console) -> None:
+    table = Table(
+        "point", "pod", "batch", "published images/s", "predicted", "error", "constants", "compiled with", "source"
+    )
+    for result in results:
+        point = result.point
+        table.add_row(
+            point.name,
+            point.topology,
+            f"{point.batch_global:,}",
+            f"{point.images_per_second:,.0f}",
+            f"{result.predicted:,.0f}",
+            f"{result.error:+.1%}",
+            "fitted on" if result.fitted else "tested",
+            result.compiled_with,
+            point.source,
+        )
+    console.print(table)
+    for name, of in summary.items():
+        console.print(
+            f"{name} ({of['points']} points): median error {of['median_error']:.1%}, worst {of['worst_error']:.1%}",
+            highlight=False,
+        )
