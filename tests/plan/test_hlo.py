@@ -1,0 +1,68 @@
+"""The reader of compiled modules, on lines that libtpu 0.0.42.1 wrote for Podium's own step (tests/plan/compiled)."""
+
+from pathlib import Path
+
+import pytest
+
+from podium.plan.hlo import Collective, read_program
+
+_COMPILED = Path(__file__).parent / "compiled"
+
+
+def _read(name: str):
+    return read_program((_COMPILED / name).read_text())
+
+
+def test_cycles_are_those_of_the_priced_operations_and_the_update_stands_behind_the_last_sum():
+    program = _read("v3_4x4.txt")
+    assert program.cycles == 461_051 + 179_549 + 107_748
+    assert program.update_cycles == 107_748
+
+
+def test_an_operation_without_cycles_counts_by_the_bytes_that_it_reads_and_writes():
+    wide, narrow = 16 * 112 * 112 * 64 * 2, 16 * 56 * 56 * 64 * 2
+    assert _read("v3_4x4.txt").unpriced_bytes == 2 * wide + narrow
+
+
+def test_a_small_pod_sums_in_four_one_way_colours():
+    norm, ring, gradients = _read("v3_4x4.txt").collectives
+    assert norm == Collective("all-reduce", 1032 * 4, 8, emitter="SinglePhaseRingSumEmitter")
+    assert (ring.bytes, ring.strategy, ring.rings) == (2 * 4104 * 4, "StrategyRing", ((8,),))
+    assert (gradients.cores, gradients.strategy) == (32, "UniDirectionNDRingStrategy")
+    assert gradients.axes_of_colours == ((0, 1), (1, 0), (0, 1), (1, 0))
+
+
+def test_the_papers_pod_sums_in_two_colours_and_two_phases():
+    (gradients,) = _read("v3_32x32.txt").collectives
+    assert (gradients.kind, gradients.cores, gradients.strategy) == ("all-reduce", 2048, "StrategyND")
+    assert (gradients.colours, gradients.phases) == (2, 2)
+    assert gradients.rings == ((64, 32), (64, 32))
+    assert gradients.axes_of_colours == ((0, 1), (1, 0))
+
+
+_ASYNCHRONOUS = """HloModule jit_f, is_scheduled=true
+
+ENTRY %main (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  %before = f32[8]{0} fusion(%p), kind=kLoop, backend_config={"window_config":{"estimated_cycles":"1000"}}
+  %start = f32[1024]{0} all-reduce-start(%before), replica_groups=[2,4]<=[8], to_apply=%add
+  %between = f32[8]{0} fusion(%p), kind=kLoop, backend_config={"window_config":{"estimated_cycles":"300"}}
+  %done = f32[1024]{0} all-reduce-done(%start)
+  %gather = (f32[8]{0}, f32[64]{0}) all-gather-start(%p), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}
+  %gathered = f32[64]{0} all-gather-done(%gather)
+  ROOT %after = f32[8]{0} fusion(%done), kind=kLoop, backend_config={"window_config":{"estimated_cycles":"20"}}
+}
+"""
+
+
+def test_what_stands_between_start_and_end_can_hide_a_collective():
+    program = read_program(_ASYNCHRONOUS)
+    reduce, gather = program.collectives
+    assert (reduce.bytes, reduce.cores, reduce.overlapped_cycles) == (4096, 4, 300)
+    assert (gather.kind, gather.bytes, gather.cores, gather.overlapped_cycles) == ("all-gather", 256, 8, 0)
+    assert (program.cycles, program.update_cycles) == (1320, 20)
+
+
+def test_text_without_an_entry_is_an_error():
+    with pytest.raises(ValueError):
+        read_program("HloModule nothing")

@@ -1,0 +1,55 @@
+"""A sweep's picture and page: well-formed, complete and without a link to any network."""
+
+import json
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from podium.plan import page
+
+
+def _rows(key: str) -> list[dict]:
+    return [
+        {
+            "topology": f"v3:{side}x{side}",
+            "chips": side * side if key == "chips" else 64,
+            "batch_global": 32768 if key == "chips" else 1024 * side,
+            "batch_per_core": 16,
+            "images_per_second": 1000.0 * side * side * 0.9**side,
+            "efficiency": 0.9**side,
+            "communication_share": 0.02 * side,
+            "train_minutes": 1000.0 / side,
+            "memory_bytes_per_core": 2**30,
+            "fits": side < 8,
+            "compute_origin": "compiled",
+        }
+        for side in (4, 8, 16)
+    ]
+
+
+@pytest.mark.parametrize("key", ["chips", "batch_global"])
+def test_the_picture_has_a_dot_for_every_row_inside_every_panel(key):
+    picture = ElementTree.fromstring(page.draw(_rows(key)))
+    width, height = float(picture.attrib["width"]), float(picture.attrib["height"])
+    dots = picture.findall(".//{*}circle")
+    assert len(dots) == 4 * 3
+    assert all(0 < float(d.attrib["cx"]) < width / 2 and 0 < float(d.attrib["cy"]) < height / 2 for d in dots)
+
+
+def test_the_page_needs_no_network_and_names_what_does_not_fit(tmp_path):
+    files = page.write(_rows("chips"), tmp_path, "a <title>", "podium plan --topology v3:4x4,v3:8x8")
+    text = (tmp_path / "sweep.html").read_text()
+    assert {file.name for file in files} == {"sweep.html", "sweep.svg", "sweep.json"}
+    assert not re.search(r"(src|href)\s*=", text)
+    assert "a &lt;title&gt;" in text
+    assert text.count("(too much)") == 2
+    assert len(json.loads((tmp_path / "sweep.json").read_text())["rows"]) == 3
+
+
+@pytest.mark.parametrize(("low", "high", "log"), [(0, 1, False), (0, 0.07, False), (31e3, 1.3e6, True), (3, 3, True)])
+def test_ticks_enclose_the_values(low, high, log):
+    ticks = page._ticks(low, high, log)
+    assert ticks[0] <= low
+    assert ticks[-1] >= high * 0.999
+    assert 2 <= len(ticks) <= 20
