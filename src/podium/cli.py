@@ -427,7 +427,7 @@ def _start_jax() -> None:
     compilation_cache.enable()
     # libtpu, there for `podium plan`, would look for chips at start, complain and leave log files where there are none.
     chips = [*Path("/dev").glob("accel*"), *Path("/dev").glob("vfio/*")]
-    if find_spec("libtpu") and not find_spec("jax_plugins") and not chips and not jax.config.jax_platforms:
+    if find_spec("libtpu") and not find_spec("jax_plugins") and not chips and not os.environ.get("JAX_PLATFORMS"):
         jax.config.update("jax_platforms", "cpu")
 
 

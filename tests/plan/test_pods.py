@@ -13,7 +13,7 @@ from podium.plan.pods import CHIPS, parse_pod, usual_sizes
 
 def test_the_papers_pod():
     pod = parse_pod("v3:32x32")
-    assert (pod.chips, pod.cores, pod.hosts, pod.grid) == (1024, 2048, 256, (32, 64))
+    assert (pod.chips, pod.cores, pod.hosts, pod.grid) == (1024, 2048, 256, (32, 32, 2))
     assert pod.wraps == (True, True)
 
 
@@ -27,7 +27,7 @@ def test_which_axes_are_rings(text, wraps):
 
 def test_gpus_come_in_nodes():
     pod = parse_pod("a100:96x8")
-    assert (pod.chips, pod.cores, pod.hosts, pod.grid) == (768, 768, 96, (96, 8))
+    assert (pod.chips, pod.cores, pod.hosts, pod.grid) == (768, 768, 96, (1, 96, 8))
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def _count(recipe: Recipe) -> Work:
     from podium.plan.compile_worker import batch_shapes
     from podium.train.step import build_step
 
-    mesh = topology.Torus(1, 1).mesh(jax.devices()[:1])
+    mesh = topology.Torus(topology.Shape(1, 1)).mesh(jax.devices()[:1])
     step = build_step(recipe, mesh)
     state = jax.eval_shape(step.init)
     traced = step.train.trace(state, batch_shapes(recipe, step.train_batches))

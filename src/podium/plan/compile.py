@@ -33,7 +33,14 @@ _ENVIRONMENT = {
     "TPU_STDERR_LOG_LEVEL": "3",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # no device is opened, so two plans need not wait for each other
 }
-_PROGRAM_SOURCES = ("models/*.py", "optim/*.py", "reduce/*.py", "train/step.py", "train/gradient_sum.py", "topology.py")
+_PROGRAM_SOURCES = (
+    "models/*.py",
+    "optim/*.py",
+    "reduce/*.py",
+    "train/step.py",
+    "train/weight_update.py",
+    "topology.py",
+)
 
 
 @dataclass(frozen=True)

@@ -32,17 +32,12 @@ def main(given: TextIO, told: TextIO) -> None:
     # On a v4 the two cores of a chip run as one, as on Google's cloud.
     options = {"chip_config_name": "megacore"} if pod.chip.name == "v4" else {}
     devices = topology.in_wire_order(topologies.get_topology_desc(str(pod), "tpu", **options).devices)
-    torus = topology.lay_out(*pod.grid, recipe.batch_global, recipe.model.norm_span)
+    torus = topology.lay_out(topology.Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
     mesh = torus.mesh(devices)
     say(stage="tracing the training step")
     began = time.perf_counter()
     step = build_step(recipe, mesh)
-    everywhere = topology.replicated(mesh)
-    state = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding or everywhere),
-        jax.eval_shape(step.init),
-    )
-    lowered = step.train.lower(state, batch_shapes(recipe, step.train_batches))
+    lowered = step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step.train_batches))
     traced = time.perf_counter()
     say(stage=f"compiling for {pod.cores:,} cores; a minute or two on two CPU cores")
     try:

@@ -110,7 +110,8 @@ def make_plan(
 ) -> Plan:
     """Compiles unless told not to, or given what was compiled earlier. A step that does not fit is planned all the
     same, by its count, and says so."""
-    topology.lay_out(*pod.grid, recipe.batch_global, recipe.model.norm_span)  # a batch that divides, a span that fits
+    # Says so if the batch does not divide or the span does not fit.
+    topology.lay_out(topology.Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
     notes: list[str] = []
     facts, shortage, work = compiled_earlier, None, None
     if facts is None and compile_step:

@@ -70,12 +70,12 @@ class Pod:
         return self.chips * self.chip.cores
 
     @property
-    def grid(self) -> tuple[int, int]:
-        """(rows, cols) of cores for Podium's torus: x and the cores of a chip run along a row."""
+    def grid(self) -> tuple[int, int, int]:
+        """(rows, cols, lanes) of Podium's torus: chips stand where they are, and their cores are lanes; the nodes of a
+        cluster stand in a row, and their GPUs are lanes."""
         if self.chip.is_gpu:
-            return self.shape[0], self.shape[1]
-        cols = self.shape[0] * self.chip.cores
-        return self.cores // cols, cols
+            return 1, self.shape[0], self.shape[1]
+        return self.chips // self.shape[0], self.shape[0], self.chip.cores
 
     @property
     def wraps(self) -> tuple[bool, ...]:

@@ -42,7 +42,7 @@ def largest_batch(recipe: Recipe, pod: Pod, planner: Planner) -> Plan:
     """The plan with the most images per core that fits."""
     candidates = [batch for batch in _batches_per_core() if _divides(recipe, pod, batch)]
     if not candidates:
-        valid = ", ".join(map(str, topology.valid_spans(*pod.grid, recipe.batch_global)))
+        valid = ", ".join(map(str, topology.valid_spans(topology.Shape(*pod.grid), recipe.batch_global)))
         raise UserError(f"no batch suits model.norm_span={recipe.model.norm_span} on {pod}; spans that do: {valid}")
 
     def plan_at(k: int, plan: Planner = planner) -> Plan:
@@ -91,7 +91,7 @@ def _batches_per_core() -> list[int]:
 def _divides(recipe: Recipe, pod: Pod, batch_per_core: float) -> bool:
     batch_global = round(batch_per_core * pod.cores)
     try:
-        topology.lay_out(*pod.grid, batch_global, recipe.model.norm_span)
+        topology.lay_out(topology.Shape(*pod.grid), batch_global, recipe.model.norm_span)
     except UserError:
         return False
     return batch_per_core >= 1 and batch_global % recipe.model.norm_span == 0
