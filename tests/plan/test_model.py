@@ -109,3 +109,13 @@ def test_a_plan_without_a_compiler_marks_everything_as_modelled(resnet50):
     assert table["fits"]
     needed = {"images_per_second", "step_seconds", "train_minutes", "memory_bytes_per_core", "memory_limit_bytes"}
     assert needed | {"allreduce", "fits"} <= set(table)
+
+
+def test_the_count_is_linear_in_the_batch(resnet50):
+    """Three images, extrapolated, against a trace of three."""
+    from podium.plan import analytic
+
+    traced = analytic._trace(analytic._of_one_core(_RECIPE, 3))
+    counted = count(_RECIPE, 3)
+    assert counted.flops == pytest.approx(traced.flops)
+    assert counted.memory_bytes == traced.memory_bytes

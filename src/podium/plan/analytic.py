@@ -42,20 +42,34 @@ class Work:
 
 
 def count(recipe: Recipe, batch_per_core: int) -> Work:
-    """The work of one core with `batch_per_core` images."""
-    alone = replace(
+    """The work of one core with `batch_per_core` images. All of it is linear in them, so two traces tell it for any."""
+    one, two = _trace(_of_one_core(recipe, 1)), _trace(_of_one_core(recipe, 2))
+
+    def at(first: float, second: float) -> float:
+        return first + (batch_per_core - 1) * (second - first)
+
+    products = tuple(
+        (at(flops_1, flops_2), at(bytes_1, bytes_2))
+        for (flops_1, bytes_1), (flops_2, bytes_2) in zip(one.products, two.products, strict=True)
+    )
+    return Work(products, one.parameters, round(at(one.activation_bytes, two.activation_bytes)))
+
+
+def _of_one_core(recipe: Recipe, batch: int) -> Recipe:
+    """Without what a trace does not depend on, so that a sweep traces once."""
+    return replace(
         recipe,
-        batch_global=batch_per_core,
+        batch_global=batch,
+        name="count",
         torus="1x1",
         precision="bf16",
         steps_per_dispatch=1,
-        model=replace(recipe.model, norm_span=batch_per_core, classes=recipe.model.classes or 1000),
+        model=replace(recipe.model, norm_span=batch, classes=recipe.model.classes or 1000),
     )
-    return _count(alone)
 
 
-@lru_cache(maxsize=32)
-def _count(recipe: Recipe) -> Work:
+@lru_cache(maxsize=8)
+def _trace(recipe: Recipe) -> Work:
     import jax
 
     from podium import topology

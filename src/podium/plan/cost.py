@@ -78,16 +78,11 @@ def compiled_seconds(collective: Collective, pod: Pod, hop_seconds: float) -> fl
     """What the compiler's choice costs by the closed forms; a reduce-scatter or an all-gather is half an all-reduce."""
     if collective.kind == "collective-permute":
         return hop_seconds + collective.bytes / pod.chip.link_bandwidth
-    whole_bytes = collective.bytes * (collective.cores if collective.kind == "reduce-scatter" else 1)
+    whole_bytes = collective.whole_bytes
     share = 1.0 if collective.kind == "all-reduce" else 0.5
     if collective.rings and len(collective.axes_of_colours) == len(collective.rings):
-        # The compiler numbers a torus's axes from its longest inwards; all that matters is which of them are open.
-        by_length = sorted(zip(pod.shape, pod.wraps, strict=True), key=lambda axis: axis[0])
-        lengths = [length for length, _ in by_length]
         directions = 1 if collective.strategy.startswith("UniDirection") else 2
-        open_axes = tuple(
-            tuple(not _wraps_of(ring, pod, lengths, by_length) for ring in rings) for rings in collective.rings
-        )
+        open_axes = tuple(tuple(not _wraps(ring, pod) for ring in rings) for rings in collective.rings)
         seconds = phases_seconds(
             collective.rings, open_axes, directions, whole_bytes, pod.chip.link_bandwidth, hop_seconds
         )
@@ -97,9 +92,8 @@ def compiled_seconds(collective: Collective, pod: Pod, hop_seconds: float) -> fl
     return share * seconds
 
 
-def _wraps_of(ring: int, pod: Pod, lengths: list[int], by_length: list[tuple[int, bool]]) -> bool:
-    """Whether rings of so many cores lie along an axis with wrap-around."""
-    for length, wraps in by_length:
-        if ring in (length, length * pod.chip.cores):
-            return wraps
-    return False
+def _wraps(ring: int, pod: Pod) -> bool:
+    """Whether rings of so many cores lie along an axis with wrap-around. The compiler tells their length, not their
+    axis; where two axes would fit, the closed one counts."""
+    axes = zip(pod.shape, pod.wraps, strict=True)
+    return any(wraps for length, wraps in axes if ring in (length, length * pod.chip.cores))

@@ -32,6 +32,11 @@ class Collective:
     axes_of_colours: tuple[tuple[int, ...], ...] = ()  # the torus axes that each colour goes along, in order
     overlapped_cycles: int = 0  # scheduled between its start and its end
 
+    @property
+    def whole_bytes(self) -> int:
+        """Of what one core puts in or gets out, whichever is more."""
+        return self.bytes * self.cores if self.kind == "reduce-scatter" else self.bytes
+
 
 @dataclass(frozen=True)
 class Program:
@@ -71,9 +76,15 @@ def read_program(text: str) -> Program:
             cycles += int(priced[1])
         elif opcode in ("select-and-scatter", "sort", "custom-call", "scatter", "gather"):
             unpriced_bytes += bytes_of[found["name"]] + sum(bytes_of.get(name, 0) for name in _operands(rest))
-    largest = max(range(len(collectives)), key=lambda k: collectives[k].bytes, default=None)
-    update_cycles = cycles - ends[largest] if largest is not None else 0
-    return Program(cycles, update_cycles, unpriced_bytes, tuple(collectives))
+    return Program(cycles, cycles - _summed_at(collectives, ends, cycles), unpriced_bytes, tuple(collectives))
+
+
+def _summed_at(collectives: list[Collective], ends: list[int], cycles: int) -> int:
+    """The cycle at which the last large sum ends. Gradients may be summed in several buckets; what is less than half of
+    the largest is metrics, statistics or norms of weights."""
+    sizes = [c.whole_bytes if c.kind in ("all-reduce", "reduce-scatter") else 0 for c in collectives]
+    large = [end for size, end in zip(sizes, ends, strict=True) if size > 0 and 2 * size >= max(sizes)]
+    return max(large, default=cycles)
 
 
 def _collective(kind: str, opcode: str, type_text: str, rest: str) -> Collective:

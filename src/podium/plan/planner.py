@@ -4,11 +4,10 @@ results all call.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from podium import topology
-from podium.errors import UserError
 from podium.plan import cost, links
 from podium.plan.analytic import Work, count
 from podium.plan.compile import Compiled, DoesNotFit, compiled, libtpu_version
@@ -136,23 +135,13 @@ def make_plan(
         pod=pod,
         compiled=facts,
         estimate=of_step,
-        gradients=_gradients(pod, facts, work, of_step, constants),
+        gradients=_gradients(recipe, pod, facts, work, of_step),
         memory_bytes=memory,
         memory_limit_bytes=limit,
         memory_origin=origin,
         cpu_images_per_second=cpu_images_per_second,
         notes=tuple(notes),
     )
-
-
-def with_batch(recipe: Recipe, batch_global: int) -> Recipe:
-    """The recipe at another batch; its batch-norm span shrinks to it where it must."""
-    span = recipe.model.norm_span
-    if batch_global < span:
-        span = batch_global
-    if batch_global % span:
-        raise UserError(f"--batch {batch_global} is not divisible by model.norm_span={span}; use a multiple of {span}")
-    return replace(recipe, batch_global=batch_global, model=replace(recipe.model, norm_span=span))
 
 
 def schedules(pod: Pod, message_bytes: float, constants: Constants = CONSTANTS) -> dict[str, dict[str, float]]:
@@ -194,9 +183,7 @@ def _memory(
     return needed, pod.chip.memory_bytes_per_core, Origin.MODELLED
 
 
-def _gradients(
-    pod: Pod, facts: Compiled | None, work: Work | None, of_step: Estimate, constants: Constants
-) -> Gradients:
+def _gradients(recipe: Recipe, pod: Pod, facts: Compiled | None, work: Work | None, of_step: Estimate) -> Gradients:
     seconds = next(part.seconds for part in of_step.parts if part.name == "gradient summation")
     if facts is None:
         assert work is not None
@@ -207,12 +194,17 @@ def _gradients(
     sums = [c for c in facts.program.collectives if is_gradient_sum(c, pod)]
     if not sums:
         return Gradients("one core: there is nothing to sum", False, 0, 0, 0.0, Origin.COMPILED)
-    largest = max(sums, key=lambda c: c.bytes)
+    largest = max(sums, key=lambda c: c.whole_bytes)
+    words = in_words(largest)
+    if largest.kind == "collective-permute":
+        words = f"Podium's own {recipe.reduce} schedule in {len(sums)} messages"
+    if recipe.weight_update == "sharded":
+        words += "; every core updates its share of the weights"
     return Gradients(
-        words=in_words(largest),
+        words=words,
         two_colour_2d=is_two_colour_2d(largest),
         collectives=len(sums),
-        bytes=sum(c.bytes for c in sums),
+        bytes=sum(c.whole_bytes for c in sums if c.kind in ("all-reduce", "reduce-scatter")),
         seconds=seconds,
         origin=Origin.COMPILED,
     )

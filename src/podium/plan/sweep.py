@@ -9,7 +9,7 @@ from typing import Any
 
 from podium import topology
 from podium.errors import UserError
-from podium.plan.planner import Plan, make_plan, with_batch
+from podium.plan.planner import Plan, make_plan
 from podium.plan.pods import Chip, Pod, usual_sizes
 from podium.recipe import Recipe
 
@@ -22,7 +22,7 @@ def scaling(recipe: Recipe, pods: Sequence[Pod], batches: Sequence[int], planner
     rows: list[dict[str, Any]] = []
     for pod in pods:
         for batch in batches or (recipe.batch_global,):
-            plan = planner(with_batch(recipe, batch), pod)
+            plan = planner(replace(recipe, batch_global=batch), pod)
             parts = {part.name: part for part in plan.estimate.parts}
             per_chip = plan.estimate.images_per_second / pod.chips
             rows.append(

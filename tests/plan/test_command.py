@@ -1,0 +1,73 @@
+"""`podium plan` as a person runs it, without the compiler."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def _podium(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "podium.cli", "plan", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+_SMALL = ("--recipe", "cifar10", "--analytic", "--json")
+
+
+def test_the_last_line_is_the_plan():
+    done = _podium(*_SMALL, "--topology", "v3:2x2")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout.splitlines()[-1])
+    assert plan["images_per_second"] == pytest.approx(plan["batch_global"] / plan["step_seconds"])
+    assert plan["fits"] is True
+    assert plan["memory_bytes_per_core"] < plan["memory_limit_bytes"]
+    assert plan["allreduce"]["bytes"] > 0
+    assert plan["input"]["cpu_cores_per_host"] > 0
+    assert plan["schedules"]["two-colour"]["simulated_seconds"] > 0
+    assert "modelled" in done.stderr
+
+
+def test_a_sweep_writes_a_page(tmp_path):
+    done = _podium(*_SMALL, "--topology", "v3:2x2,v3:4x4,v3:8x8", "--out", str(tmp_path), "--batch", "8192")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout.splitlines()[-1])["rows"]
+    assert [row["chips"] for row in rows] == [4, 16, 64]
+    assert rows[0]["efficiency"] == 1
+    assert rows[-1]["communication_share"] > rows[0]["communication_share"]
+    assert (tmp_path / "sweep.html").stat().st_size > 3000
+
+
+def test_the_smallest_pod_that_is_fast_enough():
+    done = _podium(*_SMALL, "--topology", "v3", "--fit", "pod", "--minutes", "0.5")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["train_minutes"] <= 0.5
+
+
+def test_the_largest_batch_that_fits():
+    done = _podium(*_SMALL, "--topology", "v3:2x2", "--fit", "batch")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["fits"]
+    assert found["memory_bytes_per_core"] > 0.4 * found["memory_limit_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--topology", "v3:3x3"), "the nearest is v3:4x4"),
+        (("--topology", "v3:32x32", "--batch", "1000", "--set", "model.norm_span=8"), "is not divisible by 2048 chips"),
+        (("--topology", "v3:32x32", "--batch", "many"), "write --batch 16384,32768"),
+        (
+            ("--recipe", "resnet50-32k", "--topology", "v2", "--fit", "pod", "--minutes", "0.01"),
+            "the fastest, v2:16x16",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, says):
+    done = _podium("--analytic", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr.splitlines()[-1]
+    assert len([line for line in done.stderr.splitlines() if line.startswith("podium:")]) == 1
