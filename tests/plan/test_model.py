@@ -91,6 +91,8 @@ def test_the_count_of_resnet50_is_the_known_one(resnet50):
     """25.56 M parameters; about 4.1 G multiply-adds an image forward, and twice that backward."""
     assert resnet50.parameters == 25_557_032
     assert resnet50.flops / 4 == pytest.approx(3 * 2 * 4.09e9, rel=0.02)
+    assert len(resnet50.products) == 3 * 54 - 1  # 53 convolutions and the classifier; the images need no gradient
+    assert resnet50.activation_bytes / 4 == pytest.approx(2 * 11.1e6, rel=0.01)  # 11.1 M activations, bfloat16
 
 
 def test_a_roofline_is_never_faster_than_either_peak():

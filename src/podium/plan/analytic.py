@@ -89,9 +89,10 @@ def _trace(recipe: Recipe) -> Work:
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:
-    """Every convolution and matrix product, also inside loops, maps and custom gradients."""
+    """Every convolution and matrix product, also inside loops, maps and custom gradients; a norm, which is a product of
+    vectors, is none."""
     for equation in jaxpr.eqns:
-        if equation.primitive.name in ("conv_general_dilated", "dot_general"):
+        if equation.primitive.name in ("conv_general_dilated", "dot_general") and equation.outvars[0].aval.ndim > 1:
             yield equation
         for value in equation.params.values():
             for inner in value if isinstance(value, tuple | list) else (value,):

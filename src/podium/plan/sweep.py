@@ -84,8 +84,8 @@ def counted_plan(recipe: Recipe, pod: Pod) -> Plan:
 
 
 def _batches_per_core() -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12, … 4096."""
-    return sorted({2**k for k in range(13)} | {3 * 2**k for k in range(11)})
+    """1, 2, 3, 4, 6, 8, 12, … 65536."""
+    return sorted({2**k for k in range(17)} | {3 * 2**k for k in range(15)})
 
 
 def _divides(recipe: Recipe, pod: Pod, batch_per_core: float) -> bool:
