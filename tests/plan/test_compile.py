@@ -31,6 +31,8 @@ def test_what_changes_the_program_changes_the_key(monkeypatch):
     ]
     monkeypatch.setattr(compiling, "libtpu_version", lambda: "another")
     others.append(compiling.key_of(_RECIPE, _POD))
+    monkeypatch.setattr(compiling, "_sources_hash", lambda: "an edited step")
+    others.append(compiling.key_of(_RECIPE, _POD))
     assert len(set(others)) == len(others)
 
 

@@ -50,14 +50,15 @@ ENTRY %main (p: f32[8]) -> f32[8] {
   %done = f32[1024]{0} all-reduce-done(%start)
   %gather = (f32[8]{0}, f32[64]{0}) all-gather-start(%p), replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0}
   %gathered = f32[64]{0} all-gather-done(%gather)
-  ROOT %after = f32[8]{0} fusion(%done), kind=kLoop, backend_config={"window_config":{"estimated_cycles":"20"}}
+  %after = f32[8]{0} fusion(%done), kind=kLoop, backend_config={"window_config":{"estimated_cycles":"20"}}
+  ROOT %metrics = f32[1]{0} all-reduce(%after), replica_groups={{0,1,2,3,4,5,6,7}}, to_apply=%add
 }
 """
 
 
 def test_what_stands_between_start_and_end_can_hide_a_collective():
     program = read_program(_ASYNCHRONOUS)
-    reduce, gather = program.collectives
+    reduce, gather, _ = program.collectives
     assert (reduce.bytes, reduce.cores, reduce.overlapped_cycles) == (4096, 4, 300)
     assert (gather.kind, gather.bytes, gather.cores, gather.overlapped_cycles) == ("all-gather", 256, 8, 0)
     assert (program.cycles, program.update_cycles) == (1320, 20)

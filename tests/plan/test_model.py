@@ -15,7 +15,7 @@ from podium.train.loop import evaluation_steps
 
 _RECIPE = recipes.load("resnet50-32k")
 _POD = parse_pod("v3:32x32")
-_CONSTANTS = Constants(cycle_factor=1.0, collective_seconds=0.0, hop_seconds=0.0)
+_CONSTANTS = Constants(cycle_factor=1.0, hop_seconds=0.0)
 _TWO_COLOUR = Collective(
     "all-reduce", 100_000_000, 2048, "RotatedPincerEmitter", "StrategyND", 2, 2, ((64, 32),) * 2, ((0, 1), (1, 0))
 )
@@ -54,10 +54,17 @@ def test_what_a_collective_overlaps_with_hides_it():
     assert _parts(_compiled(replace(_TWO_COLOUR, overlapped_cycles=10**9)))["gradient summation"] == 0
 
 
-def test_every_collective_costs_its_start():
+def test_every_exchange_costs_its_hops():
     norm = Collective("all-reduce", 0, 8, "SinglePhaseRingSumEmitter")
-    parts = _parts(_compiled(*[norm] * 100), replace(_CONSTANTS, collective_seconds=5e-6))
-    assert parts["batch-norm exchange"] == pytest.approx(500e-6)
+    parts = _parts(_compiled(*[norm] * 100), replace(_CONSTANTS, hop_seconds=1e-6))
+    assert parts["batch-norm exchange"] == pytest.approx(100 * 14e-6)
+
+
+def test_a_chip_with_faster_memory_needs_fewer_of_the_estimated_cycles():
+    """v4: 1200 GB/s for two tensor cores at 1050 MHz; v3: 900 GB/s for two at 940 MHz."""
+    pod = parse_pod("v4:8x16x16")
+    compute = estimate(_RECIPE, pod, None, _compiled(cycles=10_500_000, update=0), None, _CONSTANTS).parts[0]
+    assert compute.seconds == pytest.approx(10e-3 * (450 / 940) / (600 / 1050) / _CONSTANTS.common_memory_gain)
 
 
 def test_hosts_that_cannot_keep_up_set_the_pace():

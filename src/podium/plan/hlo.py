@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4, "f64": 8}
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
+_UNPRICED = ("select-and-scatter", "sort", "scatter", "gather")  # work for which the compiler estimates no cycles
 _INSTRUCTION = re.compile(
     r"^\s+(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>.*?) (?P<opcode>[a-z][a-z0-9\-]*)\((?P<rest>.*)$"
 )
@@ -74,7 +75,7 @@ def read_program(text: str) -> Program:
             ends.append(cycles)
         elif (priced := _CYCLES.search(rest)) is not None:
             cycles += int(priced[1])
-        elif opcode in ("select-and-scatter", "sort", "custom-call", "scatter", "gather"):
+        elif opcode in _UNPRICED:
             unpriced_bytes += bytes_of[found["name"]] + sum(bytes_of.get(name, 0) for name in _operands(rest))
     return Program(cycles, cycles - _summed_at(collectives, ends, cycles), unpriced_bytes, tuple(collectives))
 

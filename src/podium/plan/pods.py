@@ -29,6 +29,8 @@ class Chip:
     host_chips: int
     host_cores: int  # CPU cores that decode images
     node_bandwidth: float = 0.0  # bytes/s one way out of a whole GPU node
+    tensor_cores: int = 1  # that run one program as one core
+    common_memory: bool = False  # CMEM: 128 MB on the chip, between HBM and the cores
 
     @property
     def is_gpu(self) -> bool:
@@ -43,9 +45,24 @@ CHIPS = {
     for chip in (
         Chip("v2", 2, 700e6, 46e12, 8 * GIB, 700e9, 2, 62e9, (16, 16), 16, 4, 96),
         Chip("v3", 2, 940e6, 123e12, 16 * GIB, 900e9, 2, 70e9, (128, 32), 32, 4, 96),
-        Chip("v4", 1, 1050e6, 275e12, 32 * GIB, 1200e9, 3, 45e9, (16, 16, 24), 4, 4, 240),
+        Chip(
+            "v4",
+            1,
+            1050e6,
+            275e12,
+            32 * GIB,
+            1200e9,
+            3,
+            45e9,
+            (16, 16, 24),
+            4,
+            4,
+            240,
+            tensor_cores=2,
+            common_memory=True,
+        ),
         Chip("v5e", 1, 1500e6, 197e12, 16 * GIB, 819e9, 2, 45e9, (16, 16), 16, 4, 112),
-        Chip("v5p", 1, None, 459e12, 95 * GIB, 2765e9, 3, 90e9, (16, 20, 28), 4, 4, 208),
+        Chip("v5p", 1, None, 459e12, 95 * GIB, 2765e9, 3, 90e9, (16, 20, 28), 4, 4, 208, tensor_cores=2),
         Chip("v6e", 1, None, 918e12, 32 * GIB, 1638e9, 2, 90e9, (16, 16), 16, 4, 180),
         Chip("v100", 1, None, 125e12, 32 * GIB, 900e9, 1, 150e9, (1024, 8), 0, 8, 80, 50e9),
         Chip("a100", 1, None, 312e12, 80 * GIB, 2039e9, 1, 300e9, (1024, 8), 0, 8, 256, 200e9),
