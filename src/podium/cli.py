@@ -324,6 +324,44 @@ class BenchAllreduce(_Command):
 
 
 @dataclass(frozen=True)
+class BenchAccuracy(_Command):
+    """Train rows of docs/accuracy.md again, and redraw its tables and plots; without arguments, list the rows."""
+
+    rows: Positional[tuple[str, ...]] = ()
+    """Names of rows."""
+    data: str | None = None
+    """CIFAR-10: a prepared directory, or any source that `podium prepare` takes."""
+    seeds: tuple[int, ...] = ()
+    """Instead of the rows' own."""
+    results: Path = Path("results/accuracy")
+    """Where the results are kept, a file a row."""
+    runs: Path = Path("runs/accuracy")
+    """Where the runs are kept; an unfinished one goes on, a finished one is read."""
+    page: Path | None = None
+    """Redraw the tables of this page, and the plots beside it, from the results."""
+
+    def __call__(self) -> list[dict[str, Any]]:
+        from rich.console import Console
+
+        from podium.bench import accuracy, accuracy_page
+        from podium.data.locate import locate
+
+        console = Console(stderr=self.json, highlight=False, soft_wrap=True)
+        if not self.rows and not self.page:
+            for name in accuracy.ROWS:
+                console.print(name)
+        written = []
+        if self.rows:
+            if self.data is None:
+                raise UserError("podium bench accuracy needs CIFAR-10: give --data DIR (podium prepare makes one)")
+            data = locate(self.data, console)
+            written = accuracy.run(self.rows, data, self.results, self.runs, self.seeds, console.print)
+        if self.page:
+            accuracy_page.redraw(self.page, self.results)
+        return written
+
+
+@dataclass(frozen=True)
 class Bench:
     """Measure this machine beside its peers, in turns."""
 
@@ -332,6 +370,7 @@ class Bench:
         | Annotated[BenchInput, subcommand("input")]
         | Annotated[BenchAllreduce, subcommand("allreduce")]
         | Annotated[BenchUpdate, subcommand("update")]
+        | Annotated[BenchAccuracy, subcommand("accuracy")]
     )
 
 

@@ -41,7 +41,8 @@ def test_strides_sit_in_the_three_by_three_and_last_scales_start_at_zero():
 
 
 @pytest.mark.parametrize(
-    ("name", "stem", "size"), [("resnet8", "conv3", 32), ("resnet8", "conv7", 64), ("resnet8", "space_to_depth", 64)]
+    ("name", "stem", "size"),
+    [("resnet8", "conv3", 32), ("resnet8", "conv7", 64), ("resnet8", "space_to_depth", 64), ("resnet8", "fold3", 32)],
 )
 def test_every_stem_gives_fp32_logits(name, stem, size):
     model = build_model(model_settings(name, stem), 7, jnp.bfloat16, nnx.Rngs(0))

@@ -21,4 +21,12 @@ def build_norm(model: recipes.Model) -> NormFactory:
 def build_model(model: recipes.Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> ResNet:
     if model.name not in SHAPES:
         raise UserError(f"model.name={model.name!r} is not one of {', '.join(SHAPES)}")
-    return ResNet(SHAPES[model.name], classes, stem=model.stem, norm=build_norm(model), dtype=dtype, rngs=rngs)
+    return ResNet(
+        SHAPES[model.name],
+        classes,
+        stem=model.stem,
+        norm=build_norm(model),
+        last_scale=model.last_scale,
+        dtype=dtype,
+        rngs=rngs,
+    )

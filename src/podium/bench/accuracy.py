@@ -1,0 +1,154 @@
+"""Does accuracy hold as the batch-norm span, the batch, the chips and the precision change? Every row of the tables in
+docs/accuracy.md has a name here, and is recipe `cifar10` with a few changes. A run is the command `podium train` in a
+process of its own, so it can be repeated by hand; what it reached goes to `results/accuracy/ROW.json` as soon as it
+ends. Accuracy is what counts: seconds are recorded, and compared by nobody.
+"""
+
+import difflib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from podium import recipe as recipes
+from podium.bench import timing
+from podium.data.manifest import write_atomic
+from podium.errors import UserError
+from podium.train import run_directory
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: recipe `cifar10` with `changes`, trained from each of `seeds`."""
+
+    table: str
+    changes: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+
+
+# A quarter of the baseline's work an image, and few epochs: a row is to take minutes, and only rows are compared.
+_SMALL = ("model.name=resnet8", "evaluate_every_epochs=1")
+
+
+def _rows() -> Iterator[tuple[str, Row]]:
+    yield "baseline", Row("baseline")
+    for span in (2, 4, 8, 16, 32, 64):  # 16 chips of 4 images: 4 is local batch norm, 64 the whole batch
+        batch = ("torus=4x4", "batch_global=64", "optimizer.learning_rate=0.06", f"model.norm_span={span}")
+        yield f"span-{span}", Row("span", (*_SMALL, *_epochs(2), *batch), (0, 1, 2))
+    # SGD by linear scaling from the baseline's 0.12 at 128, and half of it; LARS by square-root scaling, and double.
+    for size, sgd, lars in ((256, 0.24, 1), (1024, 0.96, 2), (4096, 3.84, 4), (8192, 7.68, 4)):
+        shared = (*_SMALL, *_epochs(2), f"batch_global={size}", "log_every_steps=1")
+        for rate in (sgd, sgd / 2):
+            yield f"batch-{size}-sgd-{rate:g}", Row("batch", (*shared, f"optimizer.learning_rate={rate:g}"))
+        for rate in (lars, lars * 2):
+            optimizer = f'{{name = "lars", learning_rate = {rate}, weight_decay = 5e-4, trust = 0.01}}'
+            yield f"batch-{size}-lars-{rate}", Row("batch", (*shared, f"optimizer={optimizer}"))
+    for torus, reduce in (("1x1", "xla"), *((t, r) for t in ("2x2", "4x4") for r in ("xla", "ring", "torus"))):
+        batch = ("batch_global=256", "optimizer.learning_rate=0.24", "model.norm_span=64", "log_every_steps=1")
+        chips = (f"torus={torus}", f"reduce={reduce}")
+        yield f"chips-{torus}-{reduce}", Row("chips", (*_SMALL, *_epochs(1), *batch, *chips))
+    for precision in ("fp32", "bf16"):
+        yield f"precision-{precision}", Row("precision", (*_SMALL, *_epochs(2), f"precision={precision}"), (0, 1, 2))
+
+
+def _epochs(count: int) -> tuple[str, str]:
+    """With a tenth of them for warm-up, as in the baseline."""
+    return f"epochs={count}", f"schedule.warmup_epochs={count / 10:g}"
+
+
+ROWS = dict(_rows())
+
+
+def run(
+    names: Sequence[str],
+    data: str | Path,
+    results: Path,
+    runs: Path,
+    seeds: Sequence[int] = (),
+    say: Callable[[str], None] = print,
+) -> list[dict[str, Any]]:
+    """Trains the rows on the prepared directory `data`, each from its seeds (or `seeds`), and writes their results.
+
+    A run that was stopped goes on where its last checkpoint is; a finished one in `runs` is read, not repeated.
+    """
+    for name in names:
+        if name not in ROWS:
+            near = difflib.get_close_matches(name, ROWS, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise UserError(f"there is no row {name!r}{hint}; podium bench accuracy without a row lists them")
+    written = {}
+    for name in names:
+        for seed in seeds or ROWS[name].seeds:
+            reached = _train(name, seed, data, runs / f"{name}-seed{seed}")
+            written[name] = _record(name, reached, results / f"{name}.json")
+            accuracy = reached["accuracy"]
+            say(f"{name}, seed {seed}: {reached['diverged'] if accuracy is None else f'{accuracy:.2%}'}")
+    return list(written.values())
+
+
+def train_command(name: str) -> list[str]:
+    """How to train this row by hand, but for --data, --run and a seed other than 0."""
+    sets = [part for change in ROWS[name].changes for part in ("--set", change)]
+    return ["podium", "train", "--recipe", "cifar10", *sets]
+
+
+def _train(name: str, seed: int, data: str | Path, run: Path) -> dict[str, Any]:
+    if not _holds(run, recipes.load("cifar10", [*ROWS[name].changes, f"seed={seed}"])):
+        arguments = [*train_command(name)[1:], "--set", f"seed={seed}", "--data", str(data), "--run", str(run)]
+        ended = subprocess.run(
+            [sys.executable, "-m", "podium.cli", *arguments, "--json"], capture_output=True, text=True, check=False
+        )
+        if ended.returncode:
+            why = (ended.stderr.strip() or "no message").splitlines()[-1].removeprefix("podium: ")
+            if "the loss is" not in why:
+                raise UserError(f"row {name}, seed {seed} was not trained: {why}")
+            return {"seed": seed, "accuracy": None, "diverged": why.partition(";")[0], **_curves(run)}
+    summary = json.loads((run / "summary.json").read_text())
+    kept = ("accuracy", "steps", "train_seconds", "images_per_second")
+    return {"seed": seed, **{key: summary[key] for key in kept}, **_curves(run)}
+
+
+def _holds(run: Path, wanted: recipes.Recipe) -> bool:
+    """Whether `run` is a finished run of this recipe."""
+    if not (run / "summary.json").exists():
+        return False
+    theirs = run_directory.read(run).recipe
+    filled = wanted.for_data(theirs.model.classes, theirs.data.train_images, theirs.data.validation_images)
+    if theirs != filled:
+        raise UserError(f"{run} holds a run of another recipe; choose another --runs, or remove it")
+    return True
+
+
+def _curves(run: Path) -> dict[str, list[list[float]]]:
+    """[step, loss] and [epoch, top-1] as they were logged; what a resumed run did twice counts once."""
+    losses, accuracies = {}, {}
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        event = json.loads(line)
+        if event["event"] == "train":
+            losses[event["step"]] = [event["step"], round(event["loss"], 6)]
+        elif event["event"] == "evaluation":
+            accuracies[event["step"]] = [round(event["epoch"], 3), event["top1"]]
+    return {"losses": [losses[s] for s in sorted(losses)], "evaluations": [accuracies[s] for s in sorted(accuracies)]}
+
+
+def _record(name: str, reached: dict[str, Any], file: Path) -> dict[str, Any]:
+    """The row's result with this run added, or put in place of an earlier one from the same seed."""
+    machine = timing.machine("jax", "jaxlib", "flax")
+    reached = {**reached, "commit": machine.pop("commit")}
+    earlier = json.loads(file.read_text())["runs"] if file.exists() else []
+    runs = [r for r in earlier if r["seed"] != reached["seed"]] + [reached]
+    result = {
+        "row": name,
+        "table": ROWS[name].table,
+        "command": f"podium bench accuracy {name} --data cifar10",
+        "note": "two shared cores: accuracies count, seconds do not",
+        "recipe": recipes.to_dict(recipes.load("cifar10", ROWS[name].changes)),
+        "runs": sorted(runs, key=lambda r: r["seed"]),
+        "machine": machine,
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(file, json.dumps(result) + "\n")
+    return result

@@ -1,0 +1,174 @@
+"""The tables and plots of docs/accuracy.md, from results/accuracy. A table stands between two marks of the page and is
+replaced there; a plot is an SVG beside the page. Nothing here trains, and a row without a result has no line.
+"""
+
+import json
+import re
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from podium.bench import chart
+from podium.bench.accuracy import ROWS
+from podium.data.manifest import write_atomic
+from podium.errors import UserError
+
+Result = dict[str, Any]
+
+
+def redraw(page: Path, results: Path) -> None:
+    """Replaces what stands between `<!-- table NAME -->` and `<!-- end -->`, and writes accuracy-NAME.svg."""
+    try:
+        text = page.read_text()
+    except OSError as error:
+        raise UserError(f"{page} cannot be read: {error.strerror}; give the page with the tables") from None
+    for table, rows in read(results).items():
+        place = re.search(rf"<!-- table {table} -->\n(.*?)<!-- end -->", text, re.DOTALL)
+        if not place:
+            raise UserError(f"{page} has no place for table {table}; add <!-- table {table} --> and <!-- end -->")
+        text = f"{text[: place.start(1)]}{TABLES[table](rows)}\n{text[place.end(1) :]}"
+        if table in PLOTS:
+            write_atomic(page.parent / f"accuracy-{table}.svg", PLOTS[table](rows))
+    write_atomic(page, text)
+
+
+def read(results: Path) -> dict[str, list[Result]]:
+    """The results by table, in the order of `ROWS`."""
+    tables: dict[str, list[Result]] = {}
+    for name, row in ROWS.items():
+        if (results / f"{name}.json").exists():
+            tables.setdefault(row.table, []).append(json.loads((results / f"{name}.json").read_text()))
+    return tables
+
+
+def accuracies(result: Result) -> list[float]:
+    """In per cent; a run that diverged has none."""
+    return [100 * run["accuracy"] for run in result["runs"] if run["accuracy"] is not None]
+
+
+def mean_and_spread(result: Result) -> str:
+    """'76.12 ± 0.31 (3 seeds)': mean and standard deviation, or the one value."""
+    values, diverged = accuracies(result), [r["diverged"] for r in result["runs"] if r["accuracy"] is None]
+    if not values:
+        return f"diverged: {diverged[0]}"
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f} ({len(values)} seeds)"
+
+
+def _table(header: str, lines: list[tuple[Any, ...]]) -> str:
+    columns = header.count("|") + 1
+    rows = [f"| {' | '.join(map(str, line))} |" for line in lines]
+    return "\n".join([f"| {header} |", "|" + "---|" * columns, *rows])
+
+
+def _baseline(rows: list[Result]) -> str:
+    r = rows[0]["recipe"]
+    lines = [
+        (
+            f"{r['model']['name']}, stem {r['model']['stem']}",
+            f"{r['epochs']:g}",
+            r["batch_global"],
+            mean_and_spread(rows[0]),
+            ", ".join(f"{epoch:g}: {100 * top1:.1f}" for epoch, top1 in rows[0]["runs"][0]["evaluations"]),
+        )
+    ]
+    return _table("network | epochs | batch | top-1 % | on the way, epoch: top-1 %", lines)
+
+
+def _span(rows: list[Result]) -> str:
+    return _table(
+        "span (examples) | chips that share | top-1 %",
+        [(_span_of(r), _sharing(r["recipe"]), mean_and_spread(r)) for r in rows],
+    )
+
+
+def _span_of(result: Result) -> int:
+    return int(result["recipe"]["model"]["norm_span"])
+
+
+def _sharing(recipe: dict[str, Any]) -> str:
+    rows, cols = map(int, recipe["torus"].split("x"))
+    per_chip = recipe["batch_global"] // (rows * cols)
+    span = recipe["model"]["norm_span"]
+    if span < per_chip:
+        return f"a chip's {per_chip} are split"
+    return "1 (local)" if span == per_chip else str(span // per_chip)
+
+
+def _batch(rows: list[Result]) -> str:
+    lines = []
+    for r in rows:
+        optimizer, steps = r["recipe"]["optimizer"], _steps(r)
+        best = r is _best(rows, r["recipe"]["batch_global"], optimizer["name"])
+        reached = f"**{mean_and_spread(r)}**" if best else mean_and_spread(r)
+        name = optimizer["name"].upper()
+        lines.append((r["recipe"]["batch_global"], steps, name, f"{optimizer['learning_rate']:g}", reached))
+    return _table("batch | steps | optimizer | peak rate | top-1 %", lines)
+
+
+def _steps(result: Result) -> int:
+    recipe = result["recipe"]
+    return round(recipe["epochs"] * recipe["data"]["train_images"] / recipe["batch_global"])
+
+
+def _best(rows: list[Result], batch: int, optimizer: str) -> Result:
+    alike = [r for r in rows if (r["recipe"]["batch_global"], r["recipe"]["optimizer"]["name"]) == (batch, optimizer)]
+    return max(alike, key=lambda r: statistics.mean(accuracies(r) or [0.0]))
+
+
+def _chips(rows: list[Result]) -> str:
+    one_chip = _losses(rows[0])
+    lines = []
+    for r in rows:
+        apart = {step: abs(loss - one_chip[step]) for step, loss in _losses(r).items()}
+        first, last = max(a for step, a in apart.items() if step <= 10), max(apart.values())
+        compared = ("–", "–") if r is rows[0] else (f"{first:.1e}", f"{last:.1e}")
+        lines.append((r["recipe"]["torus"], r["recipe"]["reduce"], *compared, mean_and_spread(r)))
+    header = "torus | reduction | largest loss difference, first 10 steps | whole run | top-1 %"
+    return _table(header, lines)
+
+
+def _losses(result: Result) -> dict[int, float]:
+    return {int(step): loss for step, loss in result["runs"][0]["losses"]}
+
+
+def _precision(rows: list[Result]) -> str:
+    return _table("convolutions | top-1 %", [(r["recipe"]["precision"], mean_and_spread(r)) for r in rows])
+
+
+def _plot_span(rows: list[Result]) -> str:
+    series = chart.Series("top-1", {_span_of(r): accuracies(r) for r in rows})
+    title = "Batch-norm span, batch 64 on 16 chips of 4 images"
+    return chart.draw(title, "examples that share statistics", "top-1 %", [series], log_x=True)
+
+
+def _plot_batch(rows: list[Result]) -> str:
+    series = []
+    for optimizer in ("sgd", "lars"):
+        batches = sorted({r["recipe"]["batch_global"] for r in rows if r["recipe"]["optimizer"]["name"] == optimizer})
+        values = {batch: accuracies(_best(rows, batch, optimizer)) for batch in batches}
+        series.append(chart.Series(optimizer.upper(), {batch: v for batch, v in values.items() if v}))
+    title = "Batch size at fixed epochs, best of the rates tried"
+    return chart.draw(title, "global batch", "top-1 %", [s for s in series if s.values], log_x=True)
+
+
+def _plot_chips(rows: list[Result]) -> str:
+    series = [
+        chart.Series(
+            f"{r['recipe']['torus']} {r['recipe']['reduce']}", {s: [x] for s, x in _losses(r).items()}, dots=False
+        )
+        for r in rows
+    ]
+    return chart.draw("Training loss on 1, 4 and 16 chips", "step", "loss", series)
+
+
+TABLES: dict[str, Callable[[list[Result]], str]] = {
+    "baseline": _baseline,
+    "span": _span,
+    "batch": _batch,
+    "chips": _chips,
+    "precision": _precision,
+}
+PLOTS: dict[str, Callable[[list[Result]], str]] = {"span": _plot_span, "batch": _plot_batch, "chips": _plot_chips}

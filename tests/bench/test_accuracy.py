@@ -1,0 +1,138 @@
+"""The accuracy study: every row is a recipe that can run, one is trained for real, and the page shows the results."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from podium import recipe as recipes
+from podium.bench import accuracy, accuracy_page, chart
+from podium.bench.accuracy import ROWS, Row
+from podium.errors import UserError
+
+PAGE = "".join(f"# {table}\n<!-- table {table} -->\n<!-- end -->\n" for table in accuracy_page.TABLES)
+
+
+def result(name, *values, losses=()):
+    runs = [
+        {"seed": i, "accuracy": value, "losses": list(losses), "evaluations": [[1.0, value]], "diverged": "NaN"}
+        for i, value in enumerate(values)
+    ]
+    return {"row": name, "recipe": recipes.to_dict(recipes.load("cifar10", ROWS[name].changes)), "runs": runs}
+
+
+def write(folder, *results):
+    folder.mkdir(exist_ok=True)
+    for r in results:
+        (folder / f"{r['row']}.json").write_text(json.dumps(r))
+    return folder
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_is_a_recipe_that_fits_its_torus(name):
+    recipe = recipes.load("cifar10", ROWS[name].changes)
+    assert recipe.batch_global % recipe.model.norm_span == 0
+    assert ROWS[name].table in accuracy_page.TABLES
+
+
+def test_rows_of_a_table_differ_only_in_what_the_table_is_about():
+    span_4, span_64 = (recipes.to_dict(recipes.load("cifar10", ROWS[f"span-{s}"].changes)) for s in (4, 64))
+    assert span_4.pop("model") == {**span_64.pop("model"), "norm_span": 4}
+    assert span_4 == span_64
+    lars, sgd = (recipes.load("cifar10", ROWS[n].changes) for n in ("batch-4096-lars-4", "batch-4096-sgd-3.84"))
+    assert (lars.optimizer.name, lars.optimizer.weight_decay) == ("lars", sgd.optimizer.weight_decay)
+    assert (lars.epochs, lars.schedule, lars.model) == (sgd.epochs, sgd.schedule, sgd.model)
+
+
+@pytest.fixture
+def small_row(monkeypatch):
+    """A row that takes seconds: 24 steps on the tests' images, on four chips in a process of its own."""
+    shrunk = ("model.name=resnet8", "epochs=4", "schedule.warmup_epochs=1", "batch_global=16", "torus=2x2")
+    row = Row("span", (*shrunk, "model.norm_span=8", "log_every_steps=1", "data.image_size=16"))
+    monkeypatch.setitem(ROWS, "span-4", row)
+    return "span-4"
+
+
+def test_a_row_trains_from_its_name_and_is_read_when_asked_again(small_row, small_data, tmp_path):
+    said = []
+    arguments = ([small_row], small_data, tmp_path / "results", tmp_path / "runs")
+    first = accuracy.run(*arguments, say=said.append)
+    reached = first[0]["runs"][0]
+    assert json.loads((tmp_path / "results/span-4.json").read_text()) == first[0]
+    assert [step for step, _ in reached["losses"]] == list(range(1, 25))
+    assert reached["accuracy"] == reached["evaluations"][-1][1] > 0.3
+    assert said == [f"span-4, seed 0: {reached['accuracy']:.2%}"]
+
+    written = (tmp_path / "runs/span-4-seed0/run.json").stat().st_mtime_ns
+    assert accuracy.run(*arguments, say=said.append) == first
+    assert (tmp_path / "runs/span-4-seed0/run.json").stat().st_mtime_ns == written
+
+
+def test_a_run_that_diverges_is_a_result_and_other_failures_are_not(small_row, small_data, tmp_path, monkeypatch):
+    hopeless = Row("span", (*ROWS[small_row].changes, "optimizer.learning_rate=1e30"))
+    monkeypatch.setitem(ROWS, small_row, hopeless)
+    runs = accuracy.run([small_row], small_data, tmp_path, tmp_path / "runs", say=lambda _: None)[0]["runs"]
+    assert runs[0]["accuracy"] is None
+    assert runs[0]["diverged"].startswith("the loss is")
+    with pytest.raises(UserError, match="row span-4, seed 0 was not trained"):
+        accuracy.run([small_row], tmp_path / "nothing", tmp_path, tmp_path / "more", say=lambda _: None)
+
+
+def test_a_finished_run_of_another_recipe_is_not_taken_for_the_row(small_row, small_data, tmp_path, monkeypatch):
+    accuracy.run([small_row], small_data, tmp_path, tmp_path / "runs", say=lambda _: None)
+    monkeypatch.setitem(ROWS, small_row, Row("span", (*ROWS[small_row].changes, "optimizer.learning_rate=0.5")))
+    with pytest.raises(UserError, match="holds a run of another recipe"):
+        accuracy.run([small_row], small_data, tmp_path, tmp_path / "runs", say=lambda _: None)
+
+
+def test_an_unknown_row_is_answered_with_the_nearest(tmp_path):
+    with pytest.raises(UserError, match=r"there is no row 'span4' \(did you mean span-4\?\)"):
+        accuracy.run(["span4"], tmp_path, tmp_path, tmp_path)
+
+
+def test_the_page_shows_mean_and_spread_and_is_stable(tmp_path):
+    folder = write(tmp_path / "results", result("span-4", 0.70, 0.71, 0.72), result("span-64", 0.75))
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    accuracy_page.redraw(page, folder)
+    first = page.read_text()
+    assert "| 4 | 1 (local) | 71.00 ± 1.00 (3 seeds) |\n| 64 | 16 | 75.00 |" in first
+    assert first.count("<!-- table") == PAGE.count("<!-- table")
+    accuracy_page.redraw(page, folder)
+    assert page.read_text() == first
+
+
+def test_the_best_rate_of_each_batch_and_optimizer_is_marked(tmp_path):
+    rows = [result("batch-256-sgd-0.24", 0.74), result("batch-256-sgd-0.12", 0.71), result("batch-256-lars-1", None)]
+    table = accuracy_page.TABLES["batch"](accuracy_page.read(write(tmp_path, *rows))["batch"])
+    assert "| 256 | 391 | SGD | 0.24 | **74.00** |" in table
+    assert "| 256 | 391 | SGD | 0.12 | 71.00 |" in table
+    assert "| 256 | 391 | LARS | 1 | **diverged: NaN** |" in table
+
+
+def test_loss_curves_are_compared_with_one_chip(tmp_path):
+    rows = [
+        result("chips-1x1-xla", 0.6, losses=[[1, 2.0], [11, 1.5]]),
+        result("chips-4x4-ring", 0.6, losses=[[1, 2.0], [11, 1.25]]),
+    ]
+    table = accuracy_page.TABLES["chips"](accuracy_page.read(write(tmp_path, *rows))["chips"])
+    assert "| 4x4 | ring | 0.0e+00 | 2.5e-01 | 60.00 |" in table
+
+
+def test_a_page_without_a_place_for_a_table_is_refused(tmp_path):
+    folder = write(tmp_path / "results", result("span-4", 0.7))
+    (tmp_path / "page.md").write_text("nothing here")
+    with pytest.raises(UserError, match="no place for table span"):
+        accuracy_page.redraw(tmp_path / "page.md", folder)
+
+
+def test_a_chart_places_every_value_inside_its_frame():
+    series = [chart.Series("a", {4.0: [70.0, 71.5], 64.0: [75.0]}), chart.Series("b & c", {16.0: [73.0]})]
+    root = ElementTree.fromstring(chart.draw("title", "x", "y", series, log_x=True))
+    circles = [e for e in root if e.tag.endswith("circle")]
+    places = [(float(c.get("cx")), float(c.get("cy"))) for c in circles]
+    assert len(places) == 4
+    assert all(0 < x < float(root.get("width")) and 0 < y < float(root.get("height")) for x, y in places)
+    by_value = dict(zip([70.0, 71.5, 75.0, 73.0], places, strict=True))
+    assert by_value[75.0][1] < by_value[73.0][1] < by_value[71.5][1] < by_value[70.0][1]
+    assert by_value[73.0][0] == pytest.approx((by_value[70.0][0] + by_value[75.0][0]) / 2)  # 16 between 4 and 64
