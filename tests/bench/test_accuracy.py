@@ -8,6 +8,7 @@ import pytest
 from podium import recipe as recipes
 from podium.bench import accuracy, accuracy_page, chart
 from podium.bench.accuracy import ROWS, Row
+from podium.bench.step import CASES
 from podium.errors import UserError
 
 PAGE = "".join(f"# {table}\n<!-- table {table} -->\n<!-- end -->\n" for table in accuracy_page.TABLES)
@@ -35,6 +36,12 @@ def test_every_row_is_a_recipe_that_fits_its_torus(name):
     assert ROWS[name].table in accuracy_page.TABLES
 
 
+def test_the_step_benchmark_measures_the_recipes_network():
+    case, recipe = CASES["cifar"], recipes.load("cifar10")
+    assert (case.model, case.stem) == (recipe.model.name, recipe.model.stem)
+    assert (case.image_size, case.batch) == (recipe.data.image_size, recipe.batch_global)
+
+
 def test_rows_of_a_table_differ_only_in_what_the_table_is_about():
     span_4, span_64 = (recipes.to_dict(recipes.load("cifar10", ROWS[f"span-{s}"].changes)) for s in (4, 64))
     assert span_4.pop("model") == {**span_64.pop("model"), "norm_span": 4}
@@ -44,45 +51,56 @@ def test_rows_of_a_table_differ_only_in_what_the_table_is_about():
     assert (lars.epochs, lars.schedule, lars.model) == (sgd.epochs, sgd.schedule, sgd.model)
 
 
-@pytest.fixture
-def small_row(monkeypatch):
-    """A row that takes seconds: 24 steps on the tests' images, on four chips in a process of its own."""
-    shrunk = ("model.name=resnet8", "epochs=4", "schedule.warmup_epochs=1", "batch_global=16", "torus=2x2")
-    row = Row("span", (*shrunk, "model.norm_span=8", "log_every_steps=1", "data.image_size=16"))
-    monkeypatch.setitem(ROWS, "span-4", row)
-    return "span-4"
+# Takes seconds: 24 steps on the tests' images, on four chips in a process of its own.
+SMALL = Row(
+    "span",
+    ("model.name=resnet8", "epochs=4", "schedule.warmup_epochs=1", "batch_global=16", "torus=2x2", "model.norm_span=8",
+     "log_every_steps=1", "data.image_size=16"),
+)  # fmt: skip
 
 
-def test_a_row_trains_from_its_name_and_is_read_when_asked_again(small_row, small_data, tmp_path):
-    said = []
-    arguments = ([small_row], small_data, tmp_path / "results", tmp_path / "runs")
-    first = accuracy.run(*arguments, say=said.append)
-    reached = first[0]["runs"][0]
-    assert json.loads((tmp_path / "results/span-4.json").read_text()) == first[0]
+@pytest.fixture(scope="module")
+def trained(small_data, tmp_path_factory):
+    """The small row, trained once in the place of span-4: (folder of results and runs, what `run` gave and said)."""
+    folder, said = tmp_path_factory.mktemp("accuracy"), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ROWS, "span-4", SMALL)
+        written = accuracy.run(["span-4"], small_data, folder / "results", folder / "runs", say=said.append)
+    return folder, written, said
+
+
+def test_a_row_trains_from_its_name(trained):
+    folder, written, said = trained
+    reached = written[0]["runs"][0]
+    assert json.loads((folder / "results/span-4.json").read_text()) == written[0]
     assert [step for step, _ in reached["losses"]] == list(range(1, 25))
     assert reached["accuracy"] == reached["evaluations"][-1][1] > 0.3
     assert said == [f"span-4, seed 0: {reached['accuracy']:.2%}"]
 
-    written = (tmp_path / "runs/span-4-seed0/run.json").stat().st_mtime_ns
-    assert accuracy.run(*arguments, say=said.append) == first
-    assert (tmp_path / "runs/span-4-seed0/run.json").stat().st_mtime_ns == written
+
+def test_a_finished_run_is_read_and_joins_the_results_of_other_seeds(trained, monkeypatch, tmp_path):
+    folder, written, _ = trained
+    monkeypatch.setitem(ROWS, "span-4", SMALL)
+    other = {**written[0], "runs": [{"seed": 0, "accuracy": 0.0}, {"seed": 5, "accuracy": 0.4}]}
+    (tmp_path / "span-4.json").write_text(json.dumps(other))
+    again = accuracy.run(["span-4"], "no data is needed", tmp_path, folder / "runs", say=lambda _: None)
+    assert [run["seed"] for run in again[0]["runs"]] == [0, 5]
+    assert again[0]["runs"][0]["accuracy"] == written[0]["runs"][0]["accuracy"]
 
 
-def test_a_run_that_diverges_is_a_result_and_other_failures_are_not(small_row, small_data, tmp_path, monkeypatch):
-    hopeless = Row("span", (*ROWS[small_row].changes, "optimizer.learning_rate=1e30"))
-    monkeypatch.setitem(ROWS, small_row, hopeless)
-    runs = accuracy.run([small_row], small_data, tmp_path, tmp_path / "runs", say=lambda _: None)[0]["runs"]
+def test_a_finished_run_of_another_recipe_is_not_taken_for_the_row(trained, monkeypatch, tmp_path):
+    monkeypatch.setitem(ROWS, "span-4", Row("span", (*SMALL.changes, "optimizer.learning_rate=0.5")))
+    with pytest.raises(UserError, match="holds a run of another recipe"):
+        accuracy.run(["span-4"], tmp_path, tmp_path, trained[0] / "runs")
+
+
+def test_a_run_that_diverges_is_a_result_and_other_failures_are_not(small_data, monkeypatch, tmp_path):
+    monkeypatch.setitem(ROWS, "span-4", Row("span", (*SMALL.changes, "optimizer.learning_rate=1e30")))
+    runs = accuracy.run(["span-4"], small_data, tmp_path, tmp_path / "runs", say=lambda _: None)[0]["runs"]
     assert runs[0]["accuracy"] is None
     assert runs[0]["diverged"].startswith("the loss is")
     with pytest.raises(UserError, match="row span-4, seed 0 was not trained"):
-        accuracy.run([small_row], tmp_path / "nothing", tmp_path, tmp_path / "more", say=lambda _: None)
-
-
-def test_a_finished_run_of_another_recipe_is_not_taken_for_the_row(small_row, small_data, tmp_path, monkeypatch):
-    accuracy.run([small_row], small_data, tmp_path, tmp_path / "runs", say=lambda _: None)
-    monkeypatch.setitem(ROWS, small_row, Row("span", (*ROWS[small_row].changes, "optimizer.learning_rate=0.5")))
-    with pytest.raises(UserError, match="holds a run of another recipe"):
-        accuracy.run([small_row], small_data, tmp_path, tmp_path / "runs", say=lambda _: None)
+        accuracy.run(["span-4"], tmp_path / "nothing", tmp_path, tmp_path / "more")
 
 
 def test_an_unknown_row_is_answered_with_the_nearest(tmp_path):

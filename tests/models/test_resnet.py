@@ -51,6 +51,24 @@ def test_every_stem_gives_fp32_logits(name, stem, size):
     assert logits.dtype == jnp.float32
 
 
+def test_the_folded_stem_is_a_six_by_six_convolution_of_stride_two():
+    model = build_model(model_settings("resnet8", "fold3"), 10, jnp.float32, nnx.Rngs(0))
+    kernel = np.asarray(model.first.kernel[...])  # [3, 3, (2, 2, 3), 32]
+    unfolded = kernel.reshape(3, 3, 2, 2, 3, 32).transpose(0, 2, 1, 3, 4, 5).reshape(6, 6, 3, 32)
+    x = np.random.default_rng(0).normal(size=(2, 12, 12, 3)).astype(np.float32)
+    padded = np.pad(x, ((0, 0), (2, 2), (2, 2), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (6, 6), (1, 2))[:, ::2, ::2]
+    expected = np.einsum("nhwcij,ijco->nhwo", windows, unfolded)
+    np.testing.assert_allclose(model.first(space_to_depth(jnp.asarray(x))), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_start_with_the_recipes_last_scale():
+    settings = recipe.Model(norm_span=2, name="resnet8", stem="conv3", last_scale=0.5)
+    model = build_model(settings, 10, jnp.float32, nnx.Rngs(0))
+    for block in model.blocks:
+        assert [float(norm.scale[...].mean()) for norm in block.norms] == [1.0, 0.5]
+
+
 def test_space_to_depth_keeps_every_pixel_in_place():
     x = np.arange(2 * 4 * 6 * 3).reshape(2, 4, 6, 3)
     y = np.asarray(space_to_depth(jnp.asarray(x)))

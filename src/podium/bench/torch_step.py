@@ -43,9 +43,13 @@ def _conv(c_in: int, c_out: int, kernel: int, stride: int) -> nn.Conv2d:
 
 
 def _resnet(shape: Shape, stem: str, classes: int) -> nn.Sequential:
-    first = _conv(3, shape.width, 3, 1) if stem == "conv3" else _conv(3, shape.width, 7, 2)
-    layers: list[nn.Module] = [first, nn.BatchNorm2d(shape.width), nn.ReLU(inplace=True)]
-    if stem != "conv3":
+    firsts: dict[str, list[nn.Module]] = {
+        "conv7": [_conv(3, shape.width, 7, 2)],
+        "conv3": [_conv(3, shape.width, 3, 1)],
+        "fold3": [nn.PixelUnshuffle(2), _conv(12, shape.width, 3, 1)],
+    }
+    layers = [*firsts[stem], nn.BatchNorm2d(shape.width), nn.ReLU(inplace=True)]
+    if stem == "conv7":
         layers.append(nn.MaxPool2d(3, 2, 1))
     channels = shape.width
     for stage, blocks in enumerate(shape.blocks):
