@@ -19,7 +19,8 @@ def result(name, *values, losses=()):
         {"seed": i, "accuracy": value, "losses": list(losses), "evaluations": [[1.0, value]], "diverged": "NaN"}
         for i, value in enumerate(values)
     ]
-    return {"row": name, "recipe": recipes.to_dict(recipes.load("cifar10", ROWS[name].changes)), "runs": runs}
+    row = {"row": name, "processes": ROWS[name].processes, "runs": runs}
+    return {**row, "recipe": recipes.to_dict(recipes.load("cifar10", ROWS[name].changes))}
 
 
 def write(folder, *results):
@@ -51,11 +52,12 @@ def test_rows_of_a_table_differ_only_in_what_the_table_is_about():
     assert (lars.epochs, lars.schedule, lars.model) == (sgd.epochs, sgd.schedule, sgd.model)
 
 
-# Takes seconds: 24 steps on the tests' images, on four chips in a process of its own.
+# Takes seconds: 24 steps on the tests' images, on a 1×2 torus of two processes.
 SMALL = Row(
     "span",
-    ("model.name=resnet8", "epochs=4", "schedule.warmup_epochs=1", "batch_global=16", "torus=2x2", "model.norm_span=8",
+    ("model.name=resnet8", "epochs=4", "schedule.warmup_epochs=1", "batch_global=16", "torus=1x2", "model.norm_span=8",
      "log_every_steps=1", "data.image_size=16"),
+    processes=2,
 )  # fmt: skip
 
 
@@ -134,7 +136,14 @@ def test_loss_curves_are_compared_with_one_chip(tmp_path):
         result("chips-4x4-ring", 0.6, losses=[[1, 2.0], [11, 1.25]]),
     ]
     table = accuracy_page.TABLES["chips"](accuracy_page.read(write(tmp_path, *rows))["chips"])
-    assert "| 4x4 | ring | 0.0e+00 | 2.5e-01 | 60.00 |" in table
+    assert "| 4x4 ring | 0.0e+00 | 2.5e-01 | 60.00 |" in table
+
+
+def test_rows_of_several_processes_say_so(tmp_path):
+    rows = [result(name, 0.6, losses=[[1, 2.0]]) for name in ("chips-1x1-xla", "chips-4x4-sharded", "processes-4-xla")]
+    table = accuracy_page.TABLES["chips"](accuracy_page.read(write(tmp_path, *rows))["chips"])
+    assert "| 4x4 torus, sharded update |" in table
+    assert "| 2x2 xla, 4 processes |" in table
 
 
 def test_a_page_without_a_place_for_a_table_is_refused(tmp_path):

@@ -6,9 +6,11 @@ ends. Accuracy is what counts: seconds are recorded, and compared by nobody.
 
 import difflib
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,12 @@ from podium.train import run_directory
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: recipe `cifar10` with `changes`, trained from each of `seeds`."""
+    """One line of a table: recipe `cifar10` with `changes`, trained from each of `seeds`, by one process or several."""
 
     table: str
     changes: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
+    processes: int = 1
 
 
 # A quarter of the baseline's work an image, and few epochs: a row is to take minutes, and only rows are compared.
@@ -47,9 +50,10 @@ def _rows() -> Iterator[tuple[str, Row]]:
             optimizer = f'{{name = "lars", learning_rate = {rate}, weight_decay = 5e-4, trust = 0.01}}'
             yield f"batch-{size}-lars-{rate}", Row("batch", (*shared, f"optimizer={optimizer}"))
     for torus, reduce in (("1x1", "xla"), *((t, r) for t in ("2x2", "4x4") for r in ("xla", "ring", "torus"))):
-        batch = ("batch_global=256", "optimizer.learning_rate=0.24", "model.norm_span=64", "log_every_steps=1")
-        chips = (f"torus={torus}", f"reduce={reduce}")
-        yield f"chips-{torus}-{reduce}", Row("chips", (*_SMALL, *_epochs(1), *batch, *chips))
+        yield f"chips-{torus}-{reduce}", Row("chips", _on_chips(torus, reduce))
+    yield "chips-4x4-sharded", Row("chips", (*_on_chips("4x4", "torus"), "weight_update=sharded"))
+    for reduce in ("xla", "torus"):
+        yield f"processes-4-{reduce}", Row("chips", _on_chips("2x2", reduce), processes=4)
     for precision in ("fp32", "bf16"):
         yield f"precision-{precision}", Row("precision", (*_SMALL, *_epochs(1), f"precision={precision}"), (0, 1, 2))
 
@@ -57,6 +61,11 @@ def _rows() -> Iterator[tuple[str, Row]]:
 def _epochs(count: int) -> tuple[str, str]:
     """With a tenth of them for warm-up, as in the baseline."""
     return f"epochs={count}", f"schedule.warmup_epochs={count / 10:g}"
+
+
+def _on_chips(torus: str, reduce: str) -> tuple[str, ...]:
+    batch = ("batch_global=256", "optimizer.learning_rate=0.24", "model.norm_span=64", "log_every_steps=1")
+    return (*_SMALL, *_epochs(1), *batch, f"torus={torus}", f"reduce={reduce}")
 
 
 ROWS = dict(_rows())
@@ -99,17 +108,36 @@ def train_command(name: str) -> list[str]:
 def _train(name: str, seed: int, data: str | Path, run: Path) -> dict[str, Any]:
     if not _holds(run, recipes.load("cifar10", [*ROWS[name].changes, f"seed={seed}"])):
         arguments = [*train_command(name)[1:], "--set", f"seed={seed}", "--data", str(data), "--run", str(run)]
-        ended = subprocess.run(
-            [sys.executable, "-m", "podium.cli", *arguments, "--json"], capture_output=True, text=True, check=False
-        )
-        if ended.returncode:
-            why = (ended.stderr.strip() or "no message").splitlines()[-1].removeprefix("podium: ")
-            if "the loss is" not in why:
-                raise UserError(f"row {name}, seed {seed} was not trained: {why}")
+        why = _run_together([*arguments, "--json"], ROWS[name].processes)
+        if why and "the loss is" not in why:
+            raise UserError(f"row {name}, seed {seed} was not trained: {why}")
+        if why:
             return {"seed": seed, "accuracy": None, "diverged": why.partition(";")[0], **_curves(run)}
     summary = json.loads((run / "summary.json").read_text())
     kept = ("accuracy", "steps", "train_seconds", "images_per_second")
     return {"seed": seed, **{key: summary[key] for key in kept}, **_curves(run)}
+
+
+def _run_together(arguments: list[str], processes: int) -> str:
+    """Runs the podium command in a process of its own, or in several over loopback; why it failed, if it did."""
+    coordinator = f"127.0.0.1:{_free_port()}"
+
+    def run_one(k: int) -> subprocess.CompletedProcess[str]:
+        place = ["--coordinator", coordinator, "--processes", str(processes), "--process", str(k)]
+        command = [sys.executable, "-m", "podium.cli", *arguments, *(place if processes > 1 else [])]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    with ThreadPoolExecutor(processes) as pool:
+        failed = [ended for ended in pool.map(run_one, range(processes)) if ended.returncode]
+    last_lines = [line for ended in failed for line in ended.stderr.strip().splitlines()[-1:]]
+    # Where one process says what the matter is, the others only say that they have lost it.
+    explained = [line.removeprefix("podium: ") for line in last_lines if line.startswith("podium: ")]
+    return [*explained, *last_lines, "no message"][0] if failed else ""
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _holds(run: Path, wanted: recipes.Recipe) -> bool:
@@ -144,6 +172,7 @@ def _record(name: str, reached: dict[str, Any], file: Path) -> dict[str, Any]:
         "table": ROWS[name].table,
         "command": f"podium bench accuracy {name} --data cifar10",
         "note": "two shared cores: accuracies count, seconds do not",
+        "processes": ROWS[name].processes,
         "recipe": recipes.to_dict(recipes.load("cifar10", ROWS[name].changes)),
         "runs": sorted(runs, key=lambda r: r["seed"]),
     }

@@ -13,6 +13,7 @@ from podium.bench import chart
 from podium.bench.accuracy import ROWS
 from podium.data.manifest import write_atomic
 from podium.errors import UserError
+from podium.topology import parse_torus
 
 Result = dict[str, Any]
 
@@ -89,8 +90,7 @@ def _span_of(result: Result) -> int:
 
 
 def _sharing(recipe: dict[str, Any]) -> str:
-    rows, cols = map(int, recipe["torus"].split("x"))
-    per_chip = recipe["batch_global"] // (rows * cols)
+    per_chip = recipe["batch_global"] // parse_torus(recipe["torus"]).chips
     span = recipe["model"]["norm_span"]
     if span < per_chip:
         return f"a chip's {per_chip} are split"
@@ -125,9 +125,15 @@ def _chips(rows: list[Result]) -> str:
         apart = {step: abs(loss - one_chip[step]) for step, loss in _losses(r).items()}
         first, last = max(a for step, a in apart.items() if step <= 10), max(apart.values())
         compared = ("–", "–") if r is rows[0] else (f"{first:.1e}", f"{last:.1e}")
-        lines.append((r["recipe"]["torus"], r["recipe"]["reduce"], *compared, mean_and_spread(r)))
-    header = "torus | reduction | largest loss difference, first 10 steps | whole run | top-1 %"
+        lines.append((_where(r), *compared, mean_and_spread(r)))
+    header = "torus, reduction | largest loss difference, first 10 steps | whole run | top-1 %"
     return _table(header, lines)
+
+
+def _where(result: Result) -> str:
+    recipe, processes = result["recipe"], result["processes"]
+    update = ", sharded update" if recipe["weight_update"] == "sharded" else ""
+    return f"{recipe['torus']} {recipe['reduce']}{update}{f', {processes} processes' if processes > 1 else ''}"
 
 
 def _losses(result: Result) -> dict[int, float]:
@@ -155,12 +161,7 @@ def _plot_batch(rows: list[Result]) -> str:
 
 
 def _plot_chips(rows: list[Result]) -> str:
-    series = [
-        chart.Series(
-            f"{r['recipe']['torus']} {r['recipe']['reduce']}", {s: [x] for s, x in _losses(r).items()}, dots=False
-        )
-        for r in rows
-    ]
+    series = [chart.Series(_where(r), {s: [x] for s, x in _losses(r).items()}, dots=False) for r in rows]
     return chart.draw("Training loss on 1, 4 and 16 chips", "step", "loss", series)
 
 
