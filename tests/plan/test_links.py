@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium.plan import cost
+from podium.plan.hlo import Collective
 from podium.plan.links import ALGORITHMS, simulate
 from podium.plan.pods import parse_pod
 
@@ -89,3 +90,25 @@ def test_gpu_nodes_share_their_way_out():
     pod = parse_pod("a100:96x8")
     inside, outside = 2 * 7 / 8 * _MESSAGE / 300e9, 2 * 95 / 96 * _MESSAGE / 200e9
     assert cost.all_reduce_seconds(pod, _MESSAGE, 0.0) == pytest.approx(inside + outside)
+
+
+def test_a_pincer_takes_half_the_hops_and_the_same_bytes():
+    rings, closed = ((8, 8), (8, 8)), ((False, False),) * 2
+    around, halfway = (
+        cost.phases_seconds(rings, closed, 2, _MESSAGE, _LINK, 1.0, halfway=meets) for meets in (False, True)
+    )
+    wire = cost.phases_seconds(rings, closed, 2, _MESSAGE, _LINK, 0.0)
+    assert around - wire == pytest.approx(2 * 14)
+    assert halfway - wire == pytest.approx(2 * 8)
+
+
+def test_a_small_sum_in_a_tile_goes_around_once():
+    norm = Collective("all-reduce", 4096, 8, "SinglePhaseRingSumEmitter")
+    assert cost.compiled_seconds(norm, parse_pod("v3:32x32"), 1e-6) == pytest.approx(7 * (1e-6 + 4096 / 140e9))
+
+
+def test_a_scatter_is_half_of_a_sum():
+    whole = Collective("all-reduce", 80_000, 8, "RotatedPincerEmitter", "StrategyRing", 1, 1, ((8,),))
+    scatter = Collective("reduce-scatter", 10_000, 8, "RotatedPincerEmitter", "StrategyRing", 1, 1, ((8,),))
+    pod = parse_pod("v3:32x32")
+    assert cost.compiled_seconds(scatter, pod, 1e-6) == pytest.approx(cost.compiled_seconds(whole, pod, 1e-6) / 2)

@@ -57,7 +57,7 @@ def test_what_a_collective_overlaps_with_hides_it():
 def test_every_exchange_costs_its_hops():
     norm = Collective("all-reduce", 0, 8, "SinglePhaseRingSumEmitter")
     parts = _parts(_compiled(*[norm] * 100), replace(_CONSTANTS, hop_seconds=1e-6))
-    assert parts["batch-norm exchange"] == pytest.approx(100 * 14e-6)
+    assert parts["batch-norm exchange"] == pytest.approx(100 * 7e-6)
 
 
 def test_a_chip_with_faster_memory_needs_fewer_of_the_estimated_cycles():

@@ -37,9 +37,11 @@ def phases_seconds(
     message_bytes: float,
     link_bandwidth: float,
     hop_seconds: float,
+    halfway: bool = False,
 ) -> float:
     """Like `torus_seconds` for rings of unequal length, some without wrap-around. `rings[c][p]` is the length of colour
-    c's rings in phase p; a phase ends when its slowest colour does."""
+    c's rings in phase p; a phase ends when its slowest colour does. Both directions carry half of the data all around a
+    ring, as Podium's do, or all of it `halfway`, where they meet: the same bytes in half the hops."""
     left = [message_bytes / len(rings)] * len(rings)
     seconds = 0.0
     for phase in range(len(rings[0])):
@@ -48,7 +50,8 @@ def phases_seconds(
             length = lengths[phase]
             factor = OPEN_AXIS_FACTOR if open_axes[colour][phase] and length > 2 else 1.0
             wire = factor * left[colour] * (length - 1) / length / directions / link_bandwidth
-            of_colours.append(2 * ((length - 1) * hop_seconds + wire))
+            hops = length // 2 if halfway else length - 1
+            of_colours.append(2 * (hops * hop_seconds + wire))
             left[colour] /= length
         seconds += max(of_colours)
     return seconds
@@ -78,18 +81,19 @@ def compiled_seconds(collective: Collective, pod: Pod, hop_seconds: float) -> fl
     """What the compiler's choice costs by the closed forms; a reduce-scatter or an all-gather is half an all-reduce."""
     if collective.kind == "collective-permute":
         return hop_seconds + collective.bytes / pod.chip.link_bandwidth
-    whole_bytes = collective.whole_bytes
+    bandwidth = pod.chip.link_bandwidth
     share = 1.0 if collective.kind == "all-reduce" else 0.5
-    if collective.rings and len(collective.axes_of_colours) == len(collective.rings):
-        directions = 1 if collective.strategy.startswith("UniDirection") else 2
-        open_axes = tuple(tuple(not _wraps(ring, pod) for ring in rings) for rings in collective.rings)
-        seconds = phases_seconds(
-            collective.rings, open_axes, directions, whole_bytes, pod.chip.link_bandwidth, hop_seconds
-        )
-    else:
-        # Inside a tile: neighbours in a ring, both directions at once.
-        seconds = ring_seconds(collective.cores, whole_bytes, 2 * pod.chip.link_bandwidth, hop_seconds)
-    return share * seconds
+    if collective.emitter == "SinglePhaseRingSumEmitter":
+        # Small messages go around once, each core adding what comes by; nothing is scattered and gathered again.
+        return share * (collective.cores - 1) * (hop_seconds + collective.whole_bytes / (2 * bandwidth))
+    # Assumed from its name: the two directions of a pincer meet halfway.
+    one_way = collective.strategy.startswith("UniDirection")
+    halfway = "Pincer" in collective.emitter and not one_way
+    rings = collective.rings or ((collective.cores,),)
+    inside_tile = len(collective.axes_of_colours) != len(rings)  # neighbours, whose ring closes without wrap-around
+    open_axes = tuple(tuple(not inside_tile and not _wraps(ring, pod) for ring in of_colour) for of_colour in rings)
+    directions = 1 if one_way else 2
+    return share * phases_seconds(rings, open_axes, directions, collective.whole_bytes, bandwidth, hop_seconds, halfway)
 
 
 def _wraps(ring: int, pod: Pod) -> bool:

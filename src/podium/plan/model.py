@@ -27,8 +27,8 @@ class Constants:
     """The model's free numbers. `published.fit` finds the first two on half of the published results; the others are
     assumptions."""
 
-    cycle_factor: float = 0.8  # real cycles for each that the compiler estimates, on a v3
-    common_memory_gain: float = 1.4  # how much faster the memory of a chip with CMEM is than its HBM alone
+    cycle_factor: float = 0.86  # real cycles for each that the compiler estimates, on a v3
+    common_memory_gain: float = 1.63  # how much faster the memory of a chip with CMEM is than its HBM alone
     hop_seconds: float = 1e-6  # assumed: about 1 µs per hop is what is published
     # What a network reaches of the sum of its products' rooflines, and the images per core at which it reaches half of
     # that: read off the compiled v3 programs of 16, 32 and 128 images per core, assumed for every other chip.

@@ -42,9 +42,6 @@ class Point:
         return replace(recipes.load("resnet50-32k", [*sets, *self.overrides]), name=self.name)
 
 
-# MLPerf from 1024 chips on shards the weight update (arXiv 1909.09756).
-_SHARDED = ("weight_update=sharded",)
-
 # In the order in which they were published: first by generation, then by size. Every second one, from the first on, is
 # for fitting; the rule was fixed before the first fit.
 POINTS = (
@@ -53,12 +50,12 @@ POINTS = (
     Point("v3-128", "v3:8x16", 32768, 128, 72, 242e3, "MLPerf 0.6"),
     Point("v3-256", "v3:16x16", 32768, 64, 72, 354e3, "MLPerf 0.6"),
     Point("v3-512", "v3:16x32", 32768, 32, 76, 738e3, "MLPerf 0.6"),
-    Point("v3-1024", "v3:32x32", 32768, 128, 72, 1.30e6, "MLPerf 0.6", _SHARDED),
+    Point("v3-1024", "v3:32x32", 32768, 128, 72, 1.30e6, "MLPerf 0.6"),
     Point("paper", "v3:32x32", 32768, 128, 90, 1.05e6, "arXiv 1811.06992"),
-    Point("v3-4096", "v3:128x32", 65536, 64, 92, 4.7e6, "MLPerf 0.7", _SHARDED),
-    Point("v4-2048", "v4:8x16x16", 32768, 64, 60, 4.7e6, "MLPerf 1.0", _SHARDED),
-    Point("v4-3456", "v4:12x12x24", 55296, 64, 76, 8.0e6, "MLPerf 1.0", _SHARDED),
-    Point("v4-4096", "v4:16x16x16", 32768, 64, 60, 7.6e6, "MLPerf 2.0", _SHARDED),
+    Point("v3-4096", "v3:128x32", 65536, 64, 92, 4.7e6, "MLPerf 0.7"),
+    Point("v4-2048", "v4:8x16x16", 32768, 64, 60, 4.7e6, "MLPerf 1.0"),
+    Point("v4-3456", "v4:12x12x24", 55296, 64, 76, 8.0e6, "MLPerf 1.0"),
+    Point("v4-4096", "v4:16x16x16", 32768, 64, 60, 7.6e6, "MLPerf 2.0"),
 )
 
 

@@ -96,9 +96,7 @@ def _show_schedules(simulated: dict[str, dict[str, float]], console: Console) ->
 
 
 def show_sweep(rows: list[dict[str, Any]], console: Console) -> None:
-    table = Table(
-        "pod", "chips", "batch", "images/s", "efficiency", "communication", "time to train", "memory", "compute"
-    )
+    table = _table("pod", "chips", "batch", "images/s", "eff.", "comm.", "time", "GiB/core", "compute is")
     for row in rows:
         table.add_row(
             row["topology"],
@@ -106,18 +104,22 @@ def show_sweep(rows: list[dict[str, Any]], console: Console) -> None:
             f"{row['batch_global']:,}",
             f"{row['images_per_second']:,.0f}",
             f"{row['efficiency']:.0%}",
-            f"{row['communication_share']:.0%}",
+            f"{row['communication_share']:.1%}",
             duration(row["train_minutes"] * 60),
-            f"{row['memory_bytes_per_core'] / 2**30:.1f} GiB" + ("" if row["fits"] else " [red]too much[/]"),
-            row["compute_origin"],
+            f"{row['memory_bytes_per_core'] / 2**30:.1f}" if row["fits"] else "[red]too much[/]",
+            marked(Origin(row["compute_origin"])),
         )
     console.print(table)
+    console.print(
+        "eff.: images/s per chip against the first row; comm.: gradient sum and batch-norm exchange, of the step; "
+        "time: to train. All but memory is modelled.",
+        style="dim",
+        soft_wrap=True,
+    )
 
 
 def show_check(results: list[Checked], summary: dict[str, Any], console: Console) -> None:
-    table = Table(
-        "point", "pod", "batch", "published images/s", "predicted", "error", "constants", "compiled with", "source"
-    )
+    table = _table("point", "pod", "batch", "published", "predicted", "error", "constants", "source")
     for result in results:
         point = result.point
         table.add_row(
@@ -128,12 +130,20 @@ def show_check(results: list[Checked], summary: dict[str, Any], console: Console
             f"{result.predicted:,.0f}",
             f"{result.error:+.1%}",
             "fitted on" if result.fitted else "tested",
-            result.compiled_with,
             point.source,
         )
     console.print(table)
+    versions = sorted({result.compiled_with for result in results})
+    console.print(f"images/s, evaluations included; compiled with {', '.join(versions)}", style="dim", highlight=False)
     for name, of in summary.items():
         console.print(
             f"{name} ({of['points']} points): median error {of['median_error']:.1%}, worst {of['worst_error']:.1%}",
             highlight=False,
         )
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, padding=(0, 1))
+    for name in names:
+        table.add_column(name, no_wrap=True, justify="left" if name in ("pod", "point", "source") else "right")
+    return table
