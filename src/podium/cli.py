@@ -70,7 +70,6 @@ class Train(_Command):
         if self.data is None and self.recipe != "demo":
             raise UserError(f"recipe {chosen.name} needs images: give --data DIR (podium prepare makes one)")
         _start_jax()
-        from podium import topology
         from podium.data.locate import locate
         from podium.launch import agree
         from podium.launch.join import Cluster, is_first, join
@@ -78,7 +77,6 @@ class Train(_Command):
         from podium.train.loop import train_recipe
 
         join(Cluster(self.coordinator, self.processes, self.process))
-        topology.find_devices(chosen.torus)
         terminal = Terminal(quiet=self.json or not is_first())
         data = agree.once_per_host(lambda: str(locate(self.data, terminal.console)))
         run = agree.on_first(lambda: str(self.run or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"))

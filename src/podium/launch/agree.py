@@ -1,39 +1,65 @@
 """What the processes of a run tell each other outside of training: small JSON values, gathered in the order of ranks.
-With one process everything here is what that process says.
+They travel through the key-value store of JAX's coordinator, so processes can compare notes before any of them starts
+its devices. With one process everything here is what that process says.
 """
 
 import hashlib
+import itertools
 import json
 import socket
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import numpy as np
-from jax.experimental import multihost_utils
-
 from podium.errors import UserError
+from podium.launch.join import is_first, process_count, runtime
+
+_gathering = itertools.count()
+_PATIENCE_MS = 7 * 24 * 3600 * 1000  # one may prepare a data set meanwhile; the loss of a process ends the wait
 
 
 def gather(value: Any) -> list[Any]:
     """`value` of every process. All must call this, in the same order."""
-    if jax.process_count() == 1:
+    if process_count() == 1:
         return [value]
-    text = np.frombuffer(json.dumps(value).encode(), np.uint8)
-    lengths = multihost_utils.process_allgather(np.array([text.size], np.int32)).reshape(-1)
-    texts = multihost_utils.process_allgather(np.pad(text, (0, lengths.max() - text.size)))
-    return [json.loads(bytes(text[:length])) for text, length in zip(texts, lengths, strict=True)]
+    place = f"podium/gathered/{next(_gathering)}"
+    _put(place, value)
+    _store().wait_at_barrier(place, _PATIENCE_MS)
+    return list(_all(place).values())
+
+
+def post(board: str, value: Any) -> None:
+    """Puts up this process's newest `value` for whoever reads the board; waits for nobody."""
+    if process_count() > 1:
+        _put(f"podium/{board}", value)
+
+
+def posted(board: str) -> dict[int, Any]:
+    """Process → what it has posted last; those that have not yet are missing."""
+    return _all(f"podium/{board}") if process_count() > 1 else {}
+
+
+def _put(place: str, value: Any) -> None:
+    _store().key_value_set(f"{place}/{runtime().process_id}", json.dumps(value), allow_overwrite=True)
+
+
+def _store() -> Any:
+    return runtime().client
+
+
+def _all(place: str) -> dict[int, Any]:
+    found = {int(key.rpartition("/")[2]): json.loads(text) for key, text in _store().key_value_dir_get(place)}
+    return dict(sorted(found.items()))
 
 
 def on_first(act: Callable[[], Any]) -> Any:
     """Process 0 acts; all return what it returned (a JSON value), or fail as it failed."""
-    return _together(act, acting=jax.process_index() == 0)[0]
+    return _together(act, acting=is_first())[0]
 
 
 def once_per_host(act: Callable[[], Any]) -> Any:
     """Every process acts (and returns its own JSON value), but what process 0 leaves on disk is there when the others
     begin, and what the first of a host leaves there for the rest of that host. If one fails, all do."""
-    hosts, process = gather(socket.gethostname()), jax.process_index()
+    hosts, process = gather(socket.gethostname()), runtime().process_id
     turn = 0 if process == 0 else 1 if hosts.index(hosts[process]) == process else 2
     return [_together(act, acting=turn == now)[process] for now in range(3)][turn]
 
@@ -66,7 +92,7 @@ def check_same(facts: dict[str, Any]) -> None:
 
 def processes_on_this_host() -> int:
     hosts = gather(socket.gethostname())
-    return hosts.count(hosts[jax.process_index()])
+    return hosts.count(hosts[runtime().process_id])
 
 
 def _digest(fact: Any) -> str:

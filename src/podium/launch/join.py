@@ -4,6 +4,8 @@ anywhere else they are given. Which process may print or write is decided by tho
 """
 
 import os
+import re
+import socket
 import sys
 from dataclasses import dataclass
 
@@ -31,12 +33,20 @@ def join(cluster: Cluster) -> None:
         )
     if given:
         _check(cluster)
+    cluster = cluster if given else _of_open_mpi_5() or cluster
     address = cluster.coordinator
     jax.config.update("jax_enable_preemption_service", False)  # it takes SIGTERM, which train/interrupt.py answers
     # JAX would listen on all interfaces; a run that stays on this machine need not.
     bind = address if address and address.startswith(("127.", "localhost:")) else None
     try:
-        jax.distributed.initialize(address, cluster.processes, cluster.process, coordinator_bind_address=bind)
+        jax.distributed.initialize(
+            address,
+            cluster.processes,
+            cluster.process,
+            local_device_ids=_local_devices(),
+            cluster_detection_method="deactivate" if address else None,
+            coordinator_bind_address=bind,
+        )
     except ValueError as error:
         if given or "should be defined" not in str(error):
             raise
@@ -46,21 +56,21 @@ def join(cluster: Cluster) -> None:
             f"the processes of this run did not find each other ({str(error).splitlines()[0]}); check that all were "
             f"started and reach the coordinator{f' {address}' if address else ''}"
         ) from None
-    if _of_runtime().num_processes > 1:
+    if runtime().num_processes > 1:
         _quiet_gloo()
 
 
 def is_first() -> bool:
     """Whether this process speaks for the run. Asked before the devices start as well as after."""
-    return _of_runtime().process_id == 0
+    return runtime().process_id == 0
 
 
 def process_count() -> int:
-    return _of_runtime().num_processes
+    return runtime().num_processes
 
 
-def _of_runtime() -> jax._src.distributed.State:
-    # JAX tells these two numbers in public only once its devices have started.
+def runtime() -> jax._src.distributed.State:
+    """JAX's own record of who has joined. In public it tells the numbers only once its devices have started."""
     return jax._src.distributed.global_state
 
 
@@ -74,6 +84,36 @@ def _check(cluster: Cluster) -> None:
     assert cluster.process is not None
     if not 0 <= cluster.process < cluster.processes:
         raise UserError(f"--process {cluster.process} must be from 0 to {cluster.processes - 1} (--processes)")
+    try:
+        socket.getaddrinfo(host.strip("[]"), int(port))
+    except OSError as error:
+        raise UserError(
+            f"--coordinator {cluster.coordinator}: {host} is not found from {socket.gethostname()} ({error.strerror}); "
+            f"give a name or address that every host knows"
+        ) from None
+
+
+def _of_open_mpi_5() -> Cluster | None:
+    """Open MPI 5 no longer sets what JAX 0.10 looks for, and inside a Slurm job JAX would take mpirun's daemons for the
+    ranks. As JAX does with Open MPI 4, this takes mpirun's host for rank 0's; JAX_COORDINATOR_ADDRESS overrides it."""
+    started_by = re.fullmatch(r"prterun-(.+)-(\d+)@\d+", os.environ.get("PMIX_NAMESPACE", ""))
+    if not started_by or "OMPI_COMM_WORLD_RANK" not in os.environ:
+        return None
+    ranks, here = (int(os.environ[f"OMPI_COMM_WORLD_{what}SIZE"]) for what in ("", "LOCAL_"))
+    host = "127.0.0.1" if here == ranks else started_by[1]
+    port = 61440 + int(started_by[2]) % 4096  # as JAX does, by the job: two jobs of a host rarely meet
+    address = os.environ.get("JAX_COORDINATOR_ADDRESS", f"{host}:{port}")
+    return Cluster(address, ranks, int(os.environ["OMPI_COMM_WORLD_RANK"]))
+
+
+def _local_devices() -> list[int] | None:
+    """Which GPUs are this process's. JAX would give each process of Slurm or Open MPI the one of its local rank (None
+    leaves it to that); here the only process of a host gets all that are visible, which is what [] means to JAX."""
+    found = os.environ.get
+    if local_ranks := found("OMPI_COMM_WORLD_LOCAL_SIZE"):
+        return [] if local_ranks == "1" else [int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])]
+    one_per_node = found("SLURM_STEP_NUM_TASKS", "") == found("SLURM_STEP_NUM_NODES")
+    return [] if one_per_node else None
 
 
 def _quiet_gloo() -> None:

@@ -54,11 +54,11 @@ def train_recipe(
     """
     images, validation = ImageSet.open(data, "train"), ImageSet.open(data, "validation")
     recipe = recipe.for_data(len(images.classes), len(images), len(validation))
+    agree.check_same({"recipe": to_dict(recipe), "data": images.content_hash, "versions": versions()})
     shape, devices = topology.find_devices(recipe.torus)
     torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
     mesh = torus.mesh(devices)
     run, note = Path(run), (listener or events.Listener()).note
-    agree.check_same({"recipe": to_dict(recipe), "data": images.content_hash, "versions": versions()})
     changes = agree.on_first(lambda: run_directory.claim(run, recipe, images, from_step))
     checkpoints = Checkpoints(run)
     first_step = agree.on_first(lambda: checkpoints.first_step(from_step, note))
