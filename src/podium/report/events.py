@@ -40,6 +40,23 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Hosts:
+    """All processes of a run side by side, as each last told of itself; seconds are per step."""
+
+    step: int
+    processes: int
+    step_seconds: float
+    input_wait_seconds: float
+    """How long a process's devices stood idle for its input: the median process's, and the worst's."""
+    input_wait_seconds_most: float
+    input_wait_most_process: int
+    memory_bytes_most: int
+    memory_free_share_least: float
+    warning: str
+    """Which process holds up the others and why; empty if none does."""
+
+
+@dataclass(frozen=True)
 class Evaluated:
     step: int
     epoch: float
@@ -69,6 +86,7 @@ class Listener:
     def note(self, message: str) -> None: ...
     def started(self, event: Started) -> None: ...
     def progress(self, event: Progress) -> None: ...
+    def hosts(self, event: Hosts) -> None: ...
     def evaluated(self, event: Evaluated) -> None: ...
     def finished(self, event: Summary) -> None: ...
     def close(self) -> None: ...
@@ -81,5 +99,5 @@ class Everyone(Listener):
         def passed_on(name: str) -> Any:
             return lambda *event: [getattr(listener, name)(*event) for listener in listeners] and None
 
-        for name in ("note", "started", "progress", "evaluated", "finished", "close"):
+        for name in ("note", "started", "progress", "hosts", "evaluated", "finished", "close"):
             setattr(self, name, passed_on(name))

@@ -7,7 +7,7 @@ from pathlib import Path
 from tensorboardX import SummaryWriter
 
 from podium.data.manifest import write_atomic
-from podium.report.events import Evaluated, Listener, Progress, Summary
+from podium.report.events import Evaluated, Hosts, Listener, Progress, Summary
 
 
 class JsonLines(Listener):
@@ -23,6 +23,9 @@ class JsonLines(Listener):
     def progress(self, event: Progress) -> None:
         self._write("train", event)
 
+    def hosts(self, event: Hosts) -> None:
+        self._write("hosts", event)
+
     def evaluated(self, event: Evaluated) -> None:
         self._write("evaluation", event)
 
@@ -32,7 +35,7 @@ class JsonLines(Listener):
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, kind: str, event: Progress | Evaluated | Summary) -> None:
+    def _write(self, kind: str, event: Progress | Hosts | Evaluated | Summary) -> None:
         self._file.write(json.dumps({"event": kind, **asdict(event)}) + "\n")
 
 
@@ -40,7 +43,7 @@ def _stays(line: str, first_step: int) -> bool:
     """Steps up to `first_step`; its evaluation is made anew."""
     try:
         event = json.loads(line)
-        return event["step"] < first_step + (event["event"] == "train")
+        return event["step"] < first_step + (event["event"] in ("train", "hosts"))
     except (ValueError, KeyError):  # the line that a kill has cut off
         return False
 
@@ -52,6 +55,10 @@ class TensorBoard(Listener):
     def progress(self, event: Progress) -> None:
         for name in ("loss", "top1", "learning_rate", "images_per_second", "input_bound"):
             self._writer.add_scalar(f"train/{name}", getattr(event, name), event.step)
+
+    def hosts(self, event: Hosts) -> None:
+        for name in ("step_seconds", "input_wait_seconds", "input_wait_seconds_most", "memory_bytes_most"):
+            self._writer.add_scalar(f"hosts/{name}", getattr(event, name), event.step)
 
     def evaluated(self, event: Evaluated) -> None:
         for name in ("loss", "top1", "top5"):

@@ -40,6 +40,7 @@ class Terminal(events.Listener):
         self._task: TaskID | None = None
         self._steps = 0
         self._last_line = 0.0
+        self._warned = ""
 
     def note(self, message: str) -> None:
         self.console.print(message, style="dim", soft_wrap=True)
@@ -76,6 +77,12 @@ class Terminal(events.Listener):
                 f"step {event.step}/{self._steps}  {_numbers(event)}  ETA {duration(event.eta_seconds)}",
                 soft_wrap=True,
             )
+
+    def hosts(self, event: events.Hosts) -> None:
+        about = event.warning.partition(" is ")[0]  # the figure changes from report to report
+        if about and about != self._warned:
+            self.console.print(event.warning, style="yellow", soft_wrap=True)
+        self._warned = about
 
     def evaluated(self, event: events.Evaluated) -> None:
         self.console.print(

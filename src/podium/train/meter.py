@@ -3,20 +3,25 @@ never holds up the devices it feeds. Keeps the time of training, evaluating and 
 """
 
 import math
+import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import psutil
 
 from podium.data.feed import Feed
 from podium.errors import UserError
+from podium.launch import agree
+from podium.launch.join import is_first, process_count
 from podium.recipe import Recipe
 from podium.report import events
+from podium.report.hosts import ProcessTimes, compare
 from podium.train.step import Metrics
 
 _DISPATCHES_AHEAD = 2
@@ -102,6 +107,7 @@ class Meter:
             {name: np.concatenate([v[name] for v in self._window]) for name in self._window[0]},
         )
         seconds = max(now - self._window_began[0], 1e-9)
+        waited = self._wait_seconds - self._window_began[1]
         rate = len(mean["loss"]) * self.recipe.batch_global / seconds
         left = (self.recipe.train_steps - step) / max(1, step - self.first_step) * (now + self._eval_seconds)
         self.listener.progress(
@@ -112,8 +118,25 @@ class Meter:
                 top1=float(mean["top1"].mean()),
                 learning_rate=float(mean["learning_rate"][-1]),
                 images_per_second=rate,
-                input_bound=min(1.0, (self._wait_seconds - self._window_began[1]) / seconds),
+                input_bound=min(1.0, waited / seconds),
                 eta_seconds=left,
             )
         )
+        if process_count() > 1:
+            self._compare_hosts(step, seconds / len(mean["loss"]), waited / len(mean["loss"]))
         self._window, self._window_began = [], (now, self._wait_seconds)
+
+    def _compare_hosts(self, step: int, step_seconds: float, input_wait_seconds: float) -> None:
+        """Process 0 speaks of what each process has posted last; no process waits for another."""
+        memory = psutil.virtual_memory()
+        mine = ProcessTimes(
+            host=socket.gethostname(),
+            step_seconds=step_seconds,
+            input_wait_seconds=input_wait_seconds,
+            memory_bytes=psutil.Process().memory_info().rss,
+            memory_free_share=memory.available / memory.total,
+        )
+        agree.post("times", asdict(mine))
+        if is_first():
+            times = {process: ProcessTimes(**said) for process, said in agree.posted("times").items()}
+            self.listener.hosts(compare(step, times))
