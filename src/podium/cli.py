@@ -37,7 +37,22 @@ class _Command:
 
 
 @dataclass(frozen=True)
-class Train(_Command):
+class _OneOfSeveral(_Command):
+    coordinator: str | None = None
+    """HOST:PORT of process 0, for a run of several processes. Found by itself on Slurm, MPI, Kubernetes and TPU VMs."""
+    processes: int | None = None
+    """How many processes the run has."""
+    process: int | None = None
+    """Which of them this one is, from 0."""
+
+    def join(self) -> None:
+        from podium.launch.join import Cluster, join
+
+        join(Cluster(self.coordinator, self.processes, self.process))
+
+
+@dataclass(frozen=True)
+class Train(_OneOfSeveral):
     """Train a network; without arguments, the demo."""
 
     recipe: str = "demo"
@@ -54,12 +69,6 @@ class Train(_Command):
     """Save and end within so many minutes, with exit code 75; the same command goes on."""
     stall_minutes: float = 10.0
     """End the process when nothing has moved for so long."""
-    coordinator: str | None = None
-    """HOST:PORT of process 0, for a run of several processes. Found by itself on Slurm, MPI, Kubernetes and TPU VMs."""
-    processes: int | None = None
-    """How many processes the run has."""
-    process: int | None = None
-    """Which of them this one is, from 0."""
 
     def __call__(self) -> dict[str, Any]:
         from podium import recipe
@@ -72,11 +81,11 @@ class Train(_Command):
         _start_jax()
         from podium.data.locate import locate
         from podium.launch import agree
-        from podium.launch.join import Cluster, is_first, join
+        from podium.launch.join import is_first
         from podium.report.terminal import Terminal
         from podium.train.loop import train_recipe
 
-        join(Cluster(self.coordinator, self.processes, self.process))
+        self.join()
         terminal = Terminal(quiet=self.json or not is_first())
         data = agree.once_per_host(lambda: str(locate(self.data, terminal.console)))
         run = agree.on_first(lambda: str(self.run or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"))
@@ -159,6 +168,45 @@ class Predict(_Command):
             if not self.json:
                 print(f"{file}: " + ", ".join(f"{g['class']} {g['probability']:.1%}" for g in guesses))
         return results
+
+
+@dataclass(frozen=True)
+class Doctor(_OneOfSeveral):
+    """Look at every host, and at all of them together, before a launch: green, yellow or red, and what to do."""
+
+    recipe: str = "demo"
+    """The recipe of the run: a shipped name, or a TOML file."""
+    data: Path | None = None
+    """Its prepared directory. Without it nothing is said about data, memory and decoding."""
+    run: Path = Path("runs")
+    """Where the run will be kept."""
+    set: UseAppendAction[tuple[str, ...]] = ()
+    """KEY=VALUE: as for train."""
+    images_per_second: float = 0.0
+    """What the whole run should reach, to compare the decoders with."""
+
+    def __call__(self) -> dict[str, Any]:
+        from podium import recipe
+
+        chosen = recipe.load(self.recipe, self.set)
+        _start_jax()
+        from rich.console import Console
+
+        from podium.launch.doctor import examine
+        from podium.launch.join import is_first
+
+        self.join()
+        console = Console(stderr=self.json, highlight=False, quiet=not is_first())
+        with console.status("") as status:
+            report = examine(chosen, self.data, self.run, self.images_per_second, status.update)
+        for finding in report.findings:
+            console.print(f"[{finding.level}]●[/] [bold]{finding.point}[/]: {finding.found}", soft_wrap=True)
+            if finding.advice:
+                console.print(f"  → {finding.advice}", soft_wrap=True)
+        return asdict(report)
+
+    def exit_code(self, result: Any) -> int:
+        return 1 if result["level"] == "red" else 0
 
 
 @dataclass(frozen=True)
@@ -392,6 +440,7 @@ class Plan(_Command):
 Command = (
     Annotated[Train, subcommand("train")]
     | Annotated[Launch, subcommand("launch")]
+    | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Predict, subcommand("predict")]
     | Annotated[VerifyResume, subcommand("verify-resume")]
