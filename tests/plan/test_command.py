@@ -62,7 +62,7 @@ def test_the_largest_batch_that_fits():
         (("--topology", "v3:32x32", "--batch", "many"), "write --batch 16384,32768"),
         (
             ("--recipe", "cifar10", "--topology", "v2", "--fit", "pod", "--minutes", "0.0001"),
-            "the fastest, v2:8x16",
+            "the fastest, v2:",
         ),
     ],
 )

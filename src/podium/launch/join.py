@@ -52,6 +52,8 @@ def join(cluster: Cluster) -> None:
             raise
         return  # no cluster: this process is the run
     except RuntimeError as error:
+        if not given and "must be called before" in str(error):
+            return  # JAX has started already, in a program of its own: what it has then is what there is
         raise UserError(
             f"the processes of this run did not find each other ({str(error).splitlines()[0]}); check that all were "
             f"started and reach the coordinator{f' {address}' if address else ''}"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
-from podium.errors import EXIT_MISTAKE, EXIT_STOPPED, UserError
+from podium.errors import EXIT_HUNG, EXIT_MISTAKE, EXIT_STOPPED, UserError
 
 _LOOK_SECONDS = 0.05
 _GRACE_SECONDS = 15.0  # for the others to notice by themselves, and to say so
@@ -75,7 +75,9 @@ class _Job:
         return (128 - code if code < 0 else code), f"process {failed} of {len(self._processes)} {how}"
 
     def _first_failed(self) -> int | None:
-        return next((number for number, process in enumerate(self._processes) if process.poll()), None)
+        """The one whose end explains the others': those that lose a peer end by themselves, or JAX aborts them."""
+        failed = [number for number, process in enumerate(self._processes) if process.poll()]
+        return min(failed, key=lambda n: self._processes[n].returncode in (EXIT_HUNG, -signal.SIGABRT), default=None)
 
     @contextlib.contextmanager
     def _passing_signals_on(self) -> Any:
