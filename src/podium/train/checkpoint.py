@@ -179,7 +179,9 @@ class Checkpoints:
         try:
             yield
         except Exception as error:
-            reason = str(error).strip().splitlines()[-1][:300] if str(error).strip() else type(error).__name__
+            reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+            if len(reason) > 300:  # paths make it long; what failed stands at its start, why at its end
+                reason = f"{reason[:100]} … {reason[-200:]}"
             good = self.steps()
             kept = f"step {good[-1]} is the last good one" if good else "there is none yet"
             raise UserError(
