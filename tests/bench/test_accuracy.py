@@ -47,6 +47,11 @@ def test_rows_of_a_table_differ_only_in_what_the_table_is_about():
     span_4, span_64 = (recipes.to_dict(recipes.load("cifar10", ROWS[f"span-{s}"].changes)) for s in (4, 64))
     assert span_4.pop("model") == {**span_64.pop("model"), "norm_span": 4}
     assert span_4 == span_64
+    whole, sharded = (
+        recipes.to_dict(recipes.load("cifar10", ROWS[f"chips-4x4-{n}"].changes)) for n in ("torus", "sharded")
+    )
+    assert (whole.pop("weight_update"), sharded.pop("weight_update")) == ("replicated", "sharded")
+    assert whole == sharded
     lars, sgd = (recipes.load("cifar10", ROWS[n].changes) for n in ("batch-4096-lars-4", "batch-4096-sgd-3.84"))
     assert (lars.optimizer.name, lars.optimizer.weight_decay) == ("lars", sgd.optimizer.weight_decay)
     assert (lars.epochs, lars.schedule, lars.model) == (sgd.epochs, sgd.schedule, sgd.model)

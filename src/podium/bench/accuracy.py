@@ -51,7 +51,7 @@ def _rows() -> Iterator[tuple[str, Row]]:
             yield f"batch-{size}-lars-{rate}", Row("batch", (*shared, f"optimizer={optimizer}"))
     for torus, reduce in (("1x1", "xla"), *((t, r) for t in ("2x2", "4x4") for r in ("xla", "ring", "torus"))):
         yield f"chips-{torus}-{reduce}", Row("chips", _on_chips(torus, reduce))
-    yield "chips-4x4-sharded", Row("chips", (*_on_chips("4x4", "torus"), "weight_update=sharded"))
+    yield "chips-4x4-sharded", Row("chips", _on_chips("4x4", "torus", "sharded"))
     for reduce in ("xla", "torus"):
         yield f"processes-4-{reduce}", Row("chips", _on_chips("2x2", reduce), processes=4)
     for precision in ("fp32", "bf16"):
@@ -63,9 +63,9 @@ def _epochs(count: int) -> tuple[str, str]:
     return f"epochs={count}", f"schedule.warmup_epochs={count / 10:g}"
 
 
-def _on_chips(torus: str, reduce: str) -> tuple[str, ...]:
+def _on_chips(torus: str, reduce: str, weight_update: str = "replicated") -> tuple[str, ...]:
     batch = ("batch_global=256", "optimizer.learning_rate=0.24", "model.norm_span=64", "log_every_steps=1")
-    return (*_SMALL, *_epochs(1), *batch, f"torus={torus}", f"reduce={reduce}")
+    return (*_SMALL, *_epochs(1), *batch, f"torus={torus}", f"reduce={reduce}", f"weight_update={weight_update}")
 
 
 ROWS = dict(_rows())
