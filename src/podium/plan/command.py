@@ -33,7 +33,7 @@ def run(options: PlanOptions, sets: tuple[str, ...], console: Console) -> dict[s
     if options.fit == "batch":
         return _one(sweep.largest_batch(recipe, pods[0], _planner(options, console)), console)
     if len(pods) > 1 or len(batches) > 1:
-        return _sweep(options, recipe, pods, batches, console)
+        return _sweep(options, sets, recipe, pods, batches, console)
     rate = input_rate.measure(recipe.data)
     return _one(_planner(options, console, rate)(recipe, pods[0]), console)
 
@@ -47,18 +47,24 @@ def _planner(options: PlanOptions, console: Console, rate: float | None = None) 
 
 
 def _one(plan: Plan, console: Console) -> dict[str, Any]:
-    simulated = schedules(plan.pod, plan.gradients.bytes)
+    simulated = schedules(plan.pod, plan.gradients.largest_bytes)
     report.show(plan, simulated, console)
     return {**plan.to_json(), "schedules": simulated}
 
 
 def _sweep(
-    options: PlanOptions, recipe: Recipe, pods: list[Pod], batches: list[int], console: Console
+    options: PlanOptions,
+    sets: tuple[str, ...],
+    recipe: Recipe,
+    pods: list[Pod],
+    batches: list[int],
+    console: Console,
 ) -> dict[str, Any]:
     rows = sweep.scaling(recipe, pods, batches, _planner(options, console))
     report.show_sweep(rows, console)
     command = f"podium plan --recipe {shlex.quote(options.recipe)} --topology {options.topology}"
     command += f" --batch {options.batch}" if options.batch else ""
+    command += "".join(f" --set {shlex.quote(text)}" for text in sets) + (" --analytic" if options.analytic else "")
     if options.out:
         title = f"{recipe.name}: {rows[0]['topology']} to {rows[-1]['topology']}"
         files = page.write(rows, options.out, title, command)

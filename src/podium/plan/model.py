@@ -13,6 +13,7 @@ from podium.plan.compile import Compiled
 from podium.plan.hlo import Collective
 from podium.plan.pods import CHIPS, Chip, Pod
 from podium.recipe import Recipe
+from podium.train.weight_update import is_sharded
 
 
 class Origin(StrEnum):
@@ -32,8 +33,8 @@ class Constants:
     hop_seconds: float = 1e-6  # assumed: about 1 µs per hop is what is published
     # What a network reaches of the sum of its products' rooflines, and the images per core at which it reaches half of
     # that: read off the compiled v3 programs of 16, 32 and 128 images per core, assumed for every other chip.
-    roofline_share: float = 0.49
-    half_share_images: float = 7.3
+    roofline_share: float = 0.465
+    half_share_images: float = 7.25
     evaluation_share: float = 1 / 3  # modelled: an evaluated image costs the forward third of a trained one
     warmup_epochs: float = 1.0  # assumed: one epoch, untimed in the paper, fills the hosts' caches
 
@@ -170,7 +171,7 @@ def _counted_parts(recipe: Recipe, pod: Pod, work: Work, constants: Constants) -
     exchange = 2 * norms * 2 * (tile - 1) * constants.hop_seconds
     batch_per_core = recipe.batch_global / pod.cores
     share = constants.roofline_share * batch_per_core / (batch_per_core + constants.half_share_images)
-    sharded_by = pod.cores if recipe.weight_update == "sharded" else 1
+    sharded_by = pod.cores if is_sharded(recipe, pod.cores) else 1
     reads_and_writes = 5  # parameter, gradient and momentum in; parameter and momentum out
     return (
         Part(

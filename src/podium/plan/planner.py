@@ -15,6 +15,7 @@ from podium.plan.hlo import Collective
 from podium.plan.model import CONSTANTS, Constants, Estimate, Origin, estimate, is_gradient_sum
 from podium.plan.pods import Pod
 from podium.recipe import Recipe
+from podium.train.weight_update import is_sharded
 
 Stage = Callable[[str], None]
 
@@ -26,7 +27,8 @@ class Gradients:
     words: str
     two_colour_2d: bool
     collectives: int
-    bytes: int
+    bytes: int  # of all of them
+    largest_bytes: int
     seconds: float
     origin: Origin  # of the algorithm
 
@@ -190,21 +192,23 @@ def _gradients(recipe: Recipe, pod: Pod, facts: Compiled | None, work: Work | No
         gpu = pod.chip.is_gpu
         words = "NVLink inside a node, InfiniBand between nodes" if gpu else "taken to be the paper's sum"
         two_colour = not gpu and pod.chip.axes == 2
-        return Gradients(words, two_colour, 1, work.gradient_bytes, seconds, Origin.ASSUMED)
+        size = work.gradient_bytes
+        return Gradients(words, two_colour, 1, size, size, seconds, Origin.ASSUMED)
     sums = [c for c in facts.program.collectives if is_gradient_sum(c, pod)]
     if not sums:
-        return Gradients("one core: there is nothing to sum", False, 0, 0, 0.0, Origin.COMPILED)
+        return Gradients("one core: there is nothing to sum", False, 0, 0, 0, 0.0, Origin.COMPILED)
     largest = max(sums, key=lambda c: c.whole_bytes)
     words = in_words(largest)
     if largest.kind == "collective-permute":
         words = f"Podium's own {recipe.reduce} schedule in {len(sums)} messages"
-    if recipe.weight_update == "sharded":
+    if is_sharded(recipe, pod.cores):
         words += "; every core updates its share of the weights"
     return Gradients(
         words=words,
         two_colour_2d=is_two_colour_2d(largest),
         collectives=len(sums),
-        bytes=sum(c.whole_bytes for c in sums if c.kind in ("all-reduce", "reduce-scatter")),
+        bytes=sum(c.whole_bytes for c in sums),
+        largest_bytes=largest.whole_bytes,
         seconds=seconds,
         origin=Origin.COMPILED,
     )

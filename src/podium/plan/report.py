@@ -112,24 +112,24 @@ def show_sweep(rows: list[dict[str, Any]], console: Console) -> None:
     console.print(table)
     console.print(
         "eff.: images/s per chip against the first row; comm.: gradient sum and batch-norm exchange, of the step; "
-        "time: to train. All but memory is modelled.",
+        "time: to train.",
         style="dim",
         soft_wrap=True,
     )
 
 
 def show_check(results: list[Checked], summary: dict[str, Any], console: Console) -> None:
-    table = _table("point", "pod", "batch", "published", "predicted", "error", "constants", "source")
+    table = _table("point", "pod", "batch", "published", "planned", "error", "for", "source")
     for result in results:
         point = result.point
         table.add_row(
             point.name,
             point.topology,
             f"{point.batch_global:,}",
-            f"{point.images_per_second:,.0f}",
-            f"{result.predicted:,.0f}",
+            f"{point.images_per_second / 1e3:,.0f} k",
+            f"{result.predicted / 1e3:,.0f} k",
             f"{result.error:+.1%}",
-            "fitted on" if result.fitted else "tested",
+            "fitting" if result.fitted else "testing",
             point.source,
         )
     console.print(table)

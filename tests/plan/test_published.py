@@ -1,0 +1,52 @@
+"""The planner against published results, from the compilations that come with Podium."""
+
+import pytest
+
+from podium.plan import published
+from podium.plan.model import CONSTANTS
+from podium.plan.planner import is_two_colour_2d, make_plan
+from podium.plan.pods import parse_pod
+
+
+@pytest.fixture(scope="module")
+def results():
+    return {result.point.name: result for result in published.check(lambda stage: None)}
+
+
+def test_every_published_point_is_planned(results):
+    assert list(results) == [point.name for point in published.POINTS]
+    assert all(result.compiled_with.startswith("libtpu 0.") for result in results.values())
+
+
+def test_the_papers_run_is_predicted_within_15_percent(results):
+    assert abs(results["paper"].error) <= 0.15
+
+
+def test_the_median_error_is_at_most_12_percent_and_the_worst_30(results):
+    of_all = published.summary(list(results.values()))["all"]
+    assert of_all["median_error"] <= 0.12
+    assert of_all["worst_error"] <= 0.30
+
+
+def test_half_of_the_points_are_kept_for_testing(results):
+    fitted = [result for result in results.values() if result.fitted]
+    assert abs(len(results) - 2 * len(fitted)) <= 1
+
+
+def test_the_constants_are_what_the_fitting_half_says():
+    chosen = [point for point in published.POINTS if published.is_fitted(point)]
+    fitted = published.fit(published.kept(), chosen)
+    assert CONSTANTS.cycle_factor == pytest.approx(fitted.cycle_factor, rel=0.02)
+    assert CONSTANTS.common_memory_gain == pytest.approx(fitted.common_memory_gain, rel=0.02)
+
+
+def test_the_compiler_sums_the_papers_gradients_in_two_colours():
+    facts = published.kept()["paper"]
+    largest = max(facts.program.collectives, key=lambda c: c.bytes)
+    assert is_two_colour_2d(largest)
+    assert largest.bytes > 100e6
+    point = next(point for point in published.POINTS if point.name == "paper")
+    plan = make_plan(point.recipe, parse_pod(point.topology), compiled_earlier=facts)
+    assert plan.gradients.two_colour_2d
+    assert "the paper's two-colour 2-D algorithm" in plan.gradients.words
+    assert plan.fits
