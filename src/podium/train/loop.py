@@ -87,6 +87,7 @@ def train_recipe(
                 listener.note(f"goes on with {', '.join(changes)}")
             evaluator = Evaluator(recipe, step, validation, budget // 4)
             programs = _compile(recipe, step, state, loader, listener)
+            agree.gather("compiled")  # gloo's first collective waits only 30 s for a process that still compiles
 
             def save(after: int) -> None:
                 watchdog.moved(f"saving after step {after}")
