@@ -65,17 +65,22 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
-def train_together(*of_each: list[str]) -> list[Ended]:
-    """One process of `podium train` per list of arguments."""
+def together(command: str, *of_each: list[str], of_last: dict[str, str] | None = None) -> list[Ended]:
+    """One process of the command per list of arguments; the last may have an environment of its own."""
     port = free_port()
     running = [
         podium(
-            "train", "--json", "--coordinator", f"127.0.0.1:{port}",
+            command, "--json", "--coordinator", f"127.0.0.1:{port}",
             "--processes", str(len(of_each)), "--process", str(k), *arguments,
+            **(of_last or {} if k == len(of_each) - 1 else {}),
         )
         for k, arguments in enumerate(of_each)
     ]  # fmt: skip
     return [ended(process) for process in running]
+
+
+def train_together(*of_each: list[str]) -> list[Ended]:
+    return together("train", *of_each)
 
 
 def metrics(run: Path, kind: str = "train") -> list[dict[str, Any]]:

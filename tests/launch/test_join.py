@@ -1,10 +1,13 @@
 """Several processes train as one: the same losses as simulated chips, one of them speaks, and a stranger is named."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from tests.launch.processes import RECIPE, ended, metrics, podium, train_together
+from tests.launch.processes import RECIPE, ended, free_port, metrics, podium, train_together
 
 from podium.errors import UserError
 from podium.launch.join import Cluster, join
@@ -52,8 +55,65 @@ def test_a_process_with_another_recipe_is_named_before_the_first_step(arguments,
         (Cluster("node1", 2, 0), "--coordinator 'node1' is not HOST:PORT"),
         (Cluster("node1:99999", 2, 0), "is not HOST:PORT"),
         (Cluster("node1:4000", 2, 2), "--process 2 must be from 0 to 1"),
+        (Cluster("no-such-host.invalid:4000", 2, 0), "no-such-host.invalid is not found from"),
     ],
 )
 def test_half_a_cluster_is_refused_in_one_line(cluster, message):
     with pytest.raises(UserError, match=message):
         join(cluster)
+
+
+def test_a_process_with_another_torus_is_named_before_its_devices_start(arguments, tmp_path):
+    run = ["--run", str(tmp_path / "run")]
+    for process in train_together([*arguments, *run], [*arguments, *run, "--set", "torus=1x4"]):
+        assert process.code == 2
+        assert "process 1 on" in process.err
+        assert "has another recipe than process 0" in process.err
+
+
+def test_process_0_tells_of_all_processes(arguments, tmp_path):
+    run = tmp_path / "run"
+    first, second = train_together(*[[*arguments, "--run", str(run), "--set", "log_every_steps=4"]] * 2)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    hosts = metrics(run, "hosts")[-1]
+    assert hosts["processes"] == 2
+    assert 0 <= hosts["input_wait_seconds"] <= hosts["input_wait_seconds_most"]
+    assert hosts["memory_bytes_most"] > 10**7
+
+
+JOINED = """
+import jax
+from podium.launch.join import Cluster, join, process_count, runtime
+join(Cluster())
+state = runtime()
+print(process_count(), state.process_id, state.coordinator_address, repr(jax.config.jax_cuda_visible_devices))
+"""
+
+
+def joined(**environment: str) -> list[str]:
+    """How a single process with this environment joins: processes, process, coordinator, visible GPUs."""
+    done = subprocess.run(
+        [sys.executable, "-c", JOINED], env=os.environ | environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.split()
+
+
+def test_open_mpi_5_is_recognised_by_what_it_sets():
+    ranks = {f"OMPI_COMM_WORLD_{name}": "1" for name in ("SIZE", "LOCAL_SIZE")}
+    ranks |= {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+    found = joined(PMIX_NAMESPACE="prterun-login-node-2-70000@1", **ranks)
+    assert found == ["1", "0", f"127.0.0.1:{61440 + 70000 % 4096}", "'all'"]
+    address = f"127.0.0.1:{free_port()}"
+    assert joined(PMIX_NAMESPACE="prterun-a-1@1", JAX_COORDINATOR_ADDRESS=address, **ranks)[2] == address
+
+
+@pytest.mark.parametrize(("tasks", "visible"), [("1", "'all'"), ("8", "'0'")])
+def test_the_only_process_of_a_node_has_all_its_gpus(tasks, visible):
+    # JAX takes the number of processes from SLURM_NTASKS; the other two tell how the step was laid out.
+    step = {"SLURM_JOB_ID": str(os.getpid()), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "1"}
+    step |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": tasks}
+    assert joined(**step)[-1] == visible
+
+
+def test_without_a_cluster_a_process_is_alone():
+    assert joined() == ["1", "0", "None", "'all'"]
