@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 
-.PHONY: install train test check format fuzz clean
+.PHONY: install train test test-cluster check format fuzz clean
 
 install: $(STAMP)
 
@@ -22,6 +22,14 @@ train: install
 
 test: check
 	$(VENV)/bin/python -m pytest
+
+# A Slurm of four nodes and Open MPI's mpirun, on this machine. Without root the part that needs it is skipped, by name.
+CLUSTER_PACKAGES := slurm-wlm munge openmpi-bin
+test-cluster: install
+	test $$(id -u) -ne 0 || dpkg -s $(CLUSTER_PACKAGES) >/dev/null 2>&1 || \
+	  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $(CLUSTER_PACKAGES); }
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[cluster-test]'
+	$(VENV)/bin/python -m pytest -m cluster tests/cluster -rs
 
 check: install
 	$(VENV)/bin/ruff check .
