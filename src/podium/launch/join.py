@@ -13,6 +13,10 @@ import jax
 
 from podium.errors import UserError
 
+# In training train/watchdog.py finds a lost process within about ten seconds. JAX's own limit is long, so that hosts
+# that were suspended together for some minutes are not taken for dead.
+_HEARTBEAT_SECONDS = 300
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -46,6 +50,7 @@ def join(cluster: Cluster) -> None:
             local_device_ids=_local_devices(),
             cluster_detection_method="deactivate" if address else None,
             coordinator_bind_address=bind,
+            heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
         )
     except ValueError as error:
         if given or "should be defined" not in str(error):
