@@ -1,14 +1,16 @@
 """podium launch with real processes over loopback: one is killed, all are stopped, one hangs."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 
 import psutil
 import pytest
-from tests.launch.processes import RECIPE, free_port, metrics, podium
+from tests.launch.processes import RECIPE, ended, free_port, metrics, podium
 
-from podium.errors import EXIT_HUNG, UserError
+from podium.errors import EXIT_HUNG, EXIT_STOPPED, UserError
 from podium.launch.local import launch
 
 
@@ -47,6 +49,30 @@ def pid_of(number, run):
         if str(run) in line and line[-2:] == ["--process", str(number)]:
             return process.pid
     raise LookupError(number)
+
+
+def test_processes_that_are_stopped_and_killed_end_with_the_same_weights(launched, tmp_path):
+    whole = ended(launched(tmp_path / "whole"))
+    assert whole.code == 0, whole.err
+
+    run = tmp_path / "run"
+    process = launched(run)
+    reached(process, run, 5)
+    process.send_signal(signal.SIGTERM)
+    stopped = ended(process)
+    assert stopped.code == EXIT_STOPPED, stopped.err
+    said = json.loads(stopped.out.splitlines()[-1])
+    assert said["stopped"] == "SIGTERM"
+
+    process = launched(run, "--restarts", "1")
+    reached(process, run, said["step"] + 2)
+    os.kill(pid_of(1, run), signal.SIGKILL)
+    killed = ended(process)
+    assert killed.code == 0, killed.err
+    assert "podium: process 1 of 2 was ended by SIGKILL; starting again, 0 restarts left" in killed.err
+    hashes = [json.loads(end.out.splitlines()[-1])["weights_hash"] for end in (whole, killed)]
+    assert hashes[0] == hashes[1]
+    assert [line["step"] for line in metrics(run)] == list(range(1, 121))
 
 
 def test_a_process_that_hangs_is_named_and_every_stack_written(small_data, tmp_path):
