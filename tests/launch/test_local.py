@@ -69,7 +69,7 @@ def test_processes_that_are_stopped_and_killed_end_with_the_same_weights(launche
     os.kill(pid_of(1, run), signal.SIGKILL)
     killed = ended(process)
     assert killed.code == 0, killed.err
-    assert "podium: process 1 of 2 was ended by SIGKILL; starting again, 0 restarts left" in killed.err
+    assert "podium: process 1 of 2 was ended by SIGKILL; starting again (restart 1 of 1)" in killed.err
     hashes = [json.loads(end.out.splitlines()[-1])["weights_hash"] for end in (whole, killed)]
     assert hashes[0] == hashes[1]
     assert [line["step"] for line in metrics(run)] == list(range(1, 121))
