@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
+EXTRAS ?= dev
 
 .PHONY: install train test test-cluster check format fuzz clean
 
@@ -14,7 +15,7 @@ FOLDERS := $(shell find src -type d ! -name __pycache__)
 $(STAMP): pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.h) $(FOLDERS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Podium needs Python 3.11 or newer; set PYTHON=")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	touch $(STAMP)
 
 train: install
