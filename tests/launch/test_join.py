@@ -82,11 +82,11 @@ def test_process_0_tells_of_all_processes(arguments, tmp_path):
 
 
 JOINED = """
-import jax
+from jax._src.xla_bridge import CUDA_VISIBLE_DEVICES
 from podium.launch.join import Cluster, join, process_count, runtime
 join(Cluster())
 state = runtime()
-print(process_count(), state.process_id, state.coordinator_address, repr(jax.config.jax_cuda_visible_devices))
+print(process_count(), state.process_id, state.coordinator_address, repr(CUDA_VISIBLE_DEVICES.value))
 """
 
 

@@ -34,10 +34,8 @@ def launch(arguments: Sequence[str], processes: int, restarts: int, say: Callabl
         code, what = _Job(arguments, processes).wait()
         if code in (0, EXIT_STOPPED, EXIT_MISTAKE):
             break
-        say(
-            f"{what}; "
-            + (f"starting again (restart {restarts - left + 1} of {restarts})" if left else "no restarts left")
-        )
+        then = f"starting again (restart {restarts - left + 1} of {restarts})" if left else "no restarts left"
+        say(f"{what}; {then}")
     return code
 
 
