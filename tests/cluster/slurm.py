@@ -94,7 +94,8 @@ def find_process(environment: dict[str, str]) -> psutil.Process | None:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             arguments = process.cmdline()
-            if "python" in process.name() and "train" in arguments and environment.items() <= process.environ().items():
+            is_python = "python" in Path(process.exe()).name  # its name is podium, the script's
+            if is_python and "train" in arguments and environment.items() <= process.environ().items():
                 return process
     return None
 
