@@ -80,9 +80,10 @@ class Job:
         return until(happens, alive=lambda: not self.ended())
 
     def requeued(self, times: int) -> None:
-        """Waits until it was put back into the queue so often, and lets it start: Slurm would wait two minutes."""
+        """Waits until it was put back into the queue so often, and lets it start: Slurm would wait two minutes. Not at
+        once: within the second of its end, the nodes take the new start for the old one, and refuse it."""
         self.wait_for(lambda: self.about()["JobState"] == "PENDING" and self.about()["Restarts"] == str(times))
-        self.slurm.run("scontrol", "update", f"JobId={self.number}", "StartTime=now")
+        self.slurm.run("scontrol", "update", f"JobId={self.number}", "StartTime=now+5")
 
     def process(self, rank: int) -> psutil.Process:
         """The Python process of one rank."""
