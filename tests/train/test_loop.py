@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.train.small_runs import Heard, small_recipe
 
+from podium import recipe as recipes
 from podium.errors import UserError
 from podium.report import events
 from podium.train.loop import evaluation_steps, train_recipe
@@ -77,6 +78,11 @@ def test_evaluations_end_with_dispatches():
     assert r.train_steps == 24
     assert evaluation_steps(r) == {8, 16, 24}
     assert all(step % 4 == 0 for step in evaluation_steps(r))
+
+
+def test_evaluations_keep_to_epochs_that_are_no_whole_number_of_steps():
+    r = recipes.load("cifar10")  # 390.6 steps an epoch: rounded once, the fifth would come one step before the end
+    assert sorted(evaluation_steps(r)) == [781, 1562, 2344, 3125, 3906]
 
 
 def test_evaluation_that_misses_an_image_fails_the_run(finished, monkeypatch):

@@ -161,11 +161,10 @@ def steps_per_epoch(recipe: Recipe) -> float:
 
 def evaluation_steps(recipe: Recipe) -> set[int]:
     """The ends of dispatches nearest to every `evaluate_every_epochs`, and the end."""
-    every = max(1, round(recipe.evaluate_every_epochs * steps_per_epoch(recipe) / recipe.steps_per_dispatch))
-    return {
-        *range(every * recipe.steps_per_dispatch, recipe.train_steps, every * recipe.steps_per_dispatch),
-        recipe.train_steps,
-    }
+    every = max(1.0, recipe.evaluate_every_epochs * steps_per_epoch(recipe) / recipe.steps_per_dispatch)
+    count = int(recipe.train_steps / recipe.steps_per_dispatch / every)
+    ends = {round(k * every) * recipe.steps_per_dispatch for k in range(1, count + 1)}
+    return {end for end in ends if end < recipe.train_steps} | {recipe.train_steps}
 
 
 def checkpoint_steps(recipe: Recipe) -> range:
