@@ -1,5 +1,7 @@
 """Checkpoints on disk: whole or named as damaged, few, and independent of how the state lies on the chips."""
 
+import contextlib
+import itertools
 import re
 import resource
 import shutil
@@ -123,9 +125,16 @@ def test_the_hash_of_weights_sees_every_bit():
 
 
 def test_a_directory_that_becomes_unwritable_is_reported_at_once(small_data, tmp_path):
+    checkpoints, file = tmp_path / "run" / "checkpoints", tmp_path / "file"
+
     def spoil():
-        (tmp_path / "run" / "checkpoints").rename(tmp_path / "away")
-        (tmp_path / "run" / "checkpoints").write_text("")
+        """A file in the directory's place. The writer of step 4 may make the directory again in between."""
+        file.write_text("")
+        for k in itertools.count():
+            checkpoints.rename(tmp_path / f"away-{k}")
+            with contextlib.suppress(IsADirectoryError):
+                file.rename(checkpoints)
+                return
 
     with pytest.raises(UserError, match=r"the checkpoint of step [48] could not be written to .*; there is none yet"):
         train_recipe(RECIPE, small_data, tmp_path / "run", listener=At(5, spoil))
