@@ -17,6 +17,8 @@ from typing import Annotated, Any, NoReturn
 import tyro
 from tyro.conf import Positional, UseAppendAction, subcommand
 
+from podium.bench.commands import Bench
+from podium.command import Command
 from podium.data.prepare import PrepareOptions
 from podium.errors import EXIT_MISTAKE, EXIT_STOPPED, Stopped, UserError
 from podium.plan.options import PlanOptions
@@ -26,18 +28,7 @@ _PREPARE, _PLAN = PrepareOptions(), PlanOptions()
 
 
 @dataclass(frozen=True)
-class _Command:
-    json: bool = False
-    """Make the last line of stdout one JSON object."""
-    debug: bool = False
-    """Show the traceback of an error."""
-
-    def exit_code(self, result: Any) -> int:
-        return 0
-
-
-@dataclass(frozen=True)
-class _OneOfSeveral(_Command):
+class _OneOfSeveral(Command):
     coordinator: str | None = None
     """HOST:PORT of process 0, for a run of several processes. Found by itself on Slurm, MPI, Kubernetes and TPU VMs."""
     processes: int | None = None
@@ -102,7 +93,7 @@ class Train(_OneOfSeveral):
 
 
 @dataclass(frozen=True)
-class Launch(_Command):
+class Launch(Command):
     """Train with several processes on this machine: podium launch -n 4 -- train …"""
 
     command: Positional[tuple[str, ...]] = tyro.MISSING
@@ -123,7 +114,7 @@ class Launch(_Command):
 
 
 @dataclass(frozen=True)
-class Eval(_Command):
+class Eval(Command):
     """Evaluate a run's newest checkpoint: every validation image once."""
 
     run: Positional[Path] = tyro.MISSING
@@ -145,7 +136,7 @@ class Eval(_Command):
 
 
 @dataclass(frozen=True)
-class Predict(_Command):
+class Predict(Command):
     """Classify images with a run's newest checkpoint."""
 
     run: Positional[Path] = tyro.MISSING
@@ -210,7 +201,7 @@ class Doctor(_OneOfSeveral):
 
 
 @dataclass(frozen=True)
-class VerifyResume(_Command):
+class VerifyResume(Command):
     """Kill a small run with SIGKILL again and again; its weights must be those of a run that was never stopped."""
 
     kills: int = 25
@@ -234,7 +225,7 @@ class VerifyResume(_Command):
 
 
 @dataclass(frozen=True)
-class Prepare(_Command):
+class Prepare(Command):
     """Turn images (a folder, tar, WebDataset, TFRecords, Parquet; local, gs:// or s3://) into shards."""
 
     source: Positional[str] = tyro.MISSING
@@ -264,164 +255,7 @@ class Prepare(_Command):
 
 
 @dataclass(frozen=True)
-class BenchStep(_Command):
-    """A training step beside PyTorch's: the same network, batch and cores, in turns."""
-
-    cases: tuple[str, ...] = ("cifar", "resnet50")
-    """cifar: the network of recipe cifar10, 32 px, batch 128; resnet50: 224 px, batch 16; cifar-narrow: 32 channels."""
-    rounds: int = 7
-    """How often the two take turns."""
-
-    def __call__(self) -> dict[str, Any]:
-        from rich.console import Console
-        from rich.table import Table
-
-        from podium.bench import step
-
-        result = step.run(self.cases, self.rounds)
-        table = Table("network", "Podium images/s", "PyTorch images/s", "ratio (median, spread)")
-        for name, r in result["cases"].items():
-            ratio = r["ratio"]
-            table.add_row(
-                name,
-                f"{r['podium']['median']:.1f}",
-                f"{r['pytorch']['median']:.1f}",
-                f"{ratio['median']:.2f} ({ratio['least']:.2f}–{ratio['most']:.2f})",
-            )
-        Console(stderr=self.json).print(table)
-        return result
-
-
-@dataclass(frozen=True)
-class BenchUpdate(_Command):
-    """The demo's step on simulated chips: each updating all weights, or its share of them, in turns."""
-
-    torus: str = "4x4"
-    """ROWSxCOLS of simulated chips."""
-    rounds: int = 9
-    """How often they take turns."""
-
-    def __call__(self) -> dict[str, Any]:
-        from podium.bench import update
-
-        result = update.run(self.torus, self.rounds)
-        for optimizer, ratio in result["sharded_to_replicated"].items():
-            print(
-                f"{result['torus']}, {optimizer}: sharded at {ratio['median']:.2f} times the rate of replicated "
-                f"({ratio['least']:.2f}–{ratio['most']:.2f})",
-                file=sys.stderr if self.json else sys.stdout,
-            )
-        return result
-
-
-@dataclass(frozen=True)
-class BenchInput(_Command):
-    """Images per second into a batch, beside tf.data, DALI and Pillow, on the same files and crops."""
-
-    data: str | None = None
-    """A prepared directory, or any source that `podium prepare` takes. Default: the demo's images."""
-    threads: tuple[int, ...] = (1, 2)
-    """Thread counts to measure."""
-    rounds: int = 5
-    """How often they take turns."""
-    memory_images: int = 0
-    """Then also watch the loader's memory over so many images."""
-
-    def __call__(self) -> dict[str, Any]:
-        from rich.console import Console
-
-        from podium.bench import input as bench_input
-
-        console = Console(stderr=self.json)
-        result = bench_input.run(self.data, self.threads, self.rounds, memory_images=self.memory_images)
-        bench_input.show(result, console)
-        return result
-
-
-@dataclass(frozen=True)
-class BenchAllreduce(_Command):
-    """Gradient summation between processes: XLA's, a ring and the 2-D torus algorithm, in turns; sums are checked."""
-
-    torus: str = "2x2"
-    """ROWSxCOLS of hosts, each a process of its own; ROWSxCOLSxLANES to say how many devices a host has."""
-    links: str = "shared"
-    """shared: plain loopback. torus: network namespaces joined in a torus by rate-limited links; needs root."""
-    rate: str = "200mbit"
-    """Of each link, for --links torus."""
-    sizes: tuple[int, ...] = ()
-    """Bytes to sum. Default: 64 KB to ResNet-50's 102 MB of gradients."""
-    repeats: int = 5
-    """How often they take turns at each size."""
-
-    def __call__(self) -> list[dict[str, Any]]:
-        from podium.bench import allreduce
-        from podium.topology import parse_torus
-
-        def show(measured: allreduce.Measured) -> None:
-            times = ", ".join(f"{name} {seconds:.4f} s" for name, seconds in measured.seconds.items())
-            bound = f", bound {measured.bound_seconds:.4f} s" if measured.bound_seconds else ""
-            print(f"{measured.bytes:>11,} bytes: {times}{bound}", file=sys.stderr if self.json else sys.stdout)
-
-        rows, cols, lanes = parse_torus(self.torus)
-        lanes = lanes if self.torus.count("x") == 2 else allreduce.LANES
-        sizes = self.sizes or allreduce.SIZES
-        measured = allreduce.bench_allreduce(rows, cols, self.links, self.rate, lanes, sizes, self.repeats, show)
-        return [m.to_json() for m in measured]
-
-
-@dataclass(frozen=True)
-class BenchAccuracy(_Command):
-    """Train rows of docs/accuracy.md again, and redraw its tables and plots; without arguments, list the rows."""
-
-    rows: Positional[tuple[str, ...]] = ()
-    """Names of rows."""
-    data: str | None = None
-    """CIFAR-10: a prepared directory, or any source that `podium prepare` takes."""
-    seeds: tuple[int, ...] = ()
-    """Instead of the rows' own."""
-    results: Path = Path("results/accuracy")
-    """Where the results are kept, a file a row."""
-    runs: Path = Path("runs/accuracy")
-    """Where the runs are kept; an unfinished one goes on, a finished one is read."""
-    page: Path | None = None
-    """Redraw the tables of this page, and the plots beside it, from the results."""
-
-    def __call__(self) -> list[dict[str, Any]]:
-        from rich.console import Console
-
-        from podium.bench import accuracy, accuracy_page
-        from podium.data.locate import locate
-
-        console = Console(stderr=self.json, highlight=False, soft_wrap=True)
-        if not self.rows and not self.page:
-            for name in accuracy.ROWS:
-                console.print(name)
-        written = []
-        if self.rows:
-            if self.data is None:
-                raise UserError("podium bench accuracy needs CIFAR-10: give --data DIR (podium prepare makes one)")
-            data = locate(self.data, console)
-            written = accuracy.run(self.rows, data, self.results, self.runs, self.seeds, console.print)
-        if self.page:
-            accuracy_page.redraw(self.page, self.results)
-        return written
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Measure this machine beside its peers, in turns."""
-
-    what: (
-        Annotated[BenchStep, subcommand("step")]
-        | Annotated[BenchInput, subcommand("input")]
-        | Annotated[BenchAllreduce, subcommand("allreduce")]
-        | Annotated[BenchUpdate, subcommand("update")]
-        | Annotated[BenchAccuracy, subcommand("accuracy")]
-    )
-
-
-@dataclass(frozen=True)
-class Plan(_Command):
+class Plan(Command):
     """Plan a run on a pod that is not at hand: does it fit, how fast, how long, what limits it."""
 
     set: UseAppendAction[tuple[str, ...]] = ()
@@ -437,7 +271,7 @@ class Plan(_Command):
         return command.run(self.options, self.set, Console(stderr=self.json))
 
 
-Command = (
+Commands = (
     Annotated[Train, subcommand("train")]
     | Annotated[Launch, subcommand("launch")]
     | Annotated[Doctor, subcommand("doctor")]
@@ -453,7 +287,7 @@ Command = (
 def main() -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     chosen = tyro.cli(
-        Command,
+        Commands,
         prog="podium",
         description="Train image classifiers at supercomputer scale.",
         config=(
