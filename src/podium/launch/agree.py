@@ -80,7 +80,7 @@ def _together(act: Callable[[], Any], acting: bool) -> list[Any]:
 
 def check_same(facts: dict[str, Any]) -> None:
     """Fails on all processes, naming the first that differs and in what, unless all have the same facts."""
-    of_all = gather({"host": socket.gethostname(), **{name: _digest(fact) for name, fact in facts.items()}})
+    of_all = gather({"host": socket.gethostname(), **{name: digest(fact) for name, fact in facts.items()}})
     for process, theirs in enumerate(of_all):
         for name in facts:
             if theirs[name] != of_all[0][name]:
@@ -95,5 +95,6 @@ def processes_on_this_host() -> int:
     return hosts.count(hosts[runtime().process_id])
 
 
-def _digest(fact: Any) -> str:
+def digest(fact: Any) -> str:
+    """Of a JSON value, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(fact, sort_keys=True).encode()).hexdigest()

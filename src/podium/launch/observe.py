@@ -5,8 +5,6 @@ does that), and nothing raises: what cannot be had is told as a problem.
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import os
 import shutil
 import socket
@@ -28,6 +26,7 @@ from podium.data.feed import local_rows
 from podium.data.loader import TrainLoader, thread_count
 from podium.data.shards import ImageSet
 from podium.errors import UserError
+from podium.launch import agree
 from podium.launch.join import runtime
 from podium.recipe import Recipe, to_dict
 from podium.reduce.choose import seconds_of
@@ -98,7 +97,7 @@ def observe_host(recipe: Recipe, data: Path | None, run: Path) -> Host:
     return Host(
         host=socket.gethostname(),
         versions=versions(),
-        recipe=hashlib.sha256(json.dumps(to_dict(recipe), sort_keys=True).encode()).hexdigest(),
+        recipe=agree.digest(to_dict(recipe)),
         data=content_hash,
         data_problem=problem,
         decoder=decode.backend_reason(),

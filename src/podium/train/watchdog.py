@@ -7,22 +7,22 @@ Time is counted in looks, so a machine that was suspended does not look like a r
 """
 
 import faulthandler
-import json
 import os
 import socket
 import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import jax
 
 from podium.errors import EXIT_HUNG, Stopped, UserError
+from podium.launch import agree
 
 _LOOK_SECONDS = 1.0
 _LOST_LOOKS = 10  # a process that has not been heard of for so long is gone
-_KEY = "podium/at/"
+_BOARD = "at"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Watchdog:
 
     def __init__(self, run: Path, stall_minutes: float) -> None:
         self._run, self._stall_looks = run, 60 * stall_minutes / _LOOK_SECONDS
-        self._client: Any = jax._src.distributed.global_state.client if jax.process_count() > 1 else None
+        self._is_one_of_several = jax.process_count() > 1
         self._where, self._moves, self._beats = "starting", 0, 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="podium-watchdog", daemon=True)
@@ -58,7 +58,7 @@ class Watchdog:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
-        if self._client and kind and not issubclass(kind, UserError | Stopped):
+        if self._is_one_of_several and kind and not issubclass(kind, UserError | Stopped):
             # Most likely a collective has failed because a process is gone; the thread will find which, and end us.
             print(f"process {jax.process_index()}: {kind.__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
             self._thread.join(2 * _LOST_LOOKS * _LOOK_SECONDS)
@@ -69,7 +69,7 @@ class Watchdog:
         moves, unmoved = 0, 0
         signs: dict[int, _Sign] = {}
         while not self._ended.wait(_LOOK_SECONDS):
-            if self._client:
+            if self._is_one_of_several:
                 signs = self._hear(signs)
             unmoved = unmoved + 1 if moves and moves == self._moves else 0  # compiling takes as long as it takes
             moves = self._moves
@@ -82,8 +82,8 @@ class Watchdog:
         who = f"{socket.gethostname()}, pid {os.getpid()}"
         mine = {"who": who, "where": self._where, "moves": self._moves, "beat": self._beats}
         try:
-            self._client.key_value_set(f"{_KEY}{jax.process_index()}", json.dumps(mine), allow_overwrite=True)
-            said = {int(key.rpartition("/")[2]): json.loads(v) for key, v in self._client.key_value_dir_get(_KEY)}
+            agree.post(_BOARD, mine)
+            said = agree.posted(_BOARD)
         except jax.errors.JaxRuntimeError as error:
             self._end(f"process 0, the coordinator, is gone ({str(error).splitlines()[0]})")
         signs = {}
