@@ -6,11 +6,9 @@ ends. Accuracy is what counts: seconds are recorded, and compared by nobody.
 
 import difflib
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,7 +106,7 @@ def train_command(name: str) -> list[str]:
 def _train(name: str, seed: int, data: str | Path, run: Path) -> dict[str, Any]:
     if not _holds(run, recipes.load("cifar10", [*ROWS[name].changes, f"seed={seed}"])):
         arguments = [*train_command(name)[1:], "--set", f"seed={seed}", "--data", str(data), "--run", str(run)]
-        why = _run_together([*arguments, "--json"], ROWS[name].processes)
+        why = _run([*arguments, "--json"], ROWS[name].processes)
         if why and "the loss is" not in why:
             raise UserError(f"row {name}, seed {seed} was not trained: {why}")
         if why:
@@ -118,26 +116,15 @@ def _train(name: str, seed: int, data: str | Path, run: Path) -> dict[str, Any]:
     return {"seed": seed, **{key: summary[key] for key in kept}, **_curves(run)}
 
 
-def _run_together(arguments: list[str], processes: int) -> str:
-    """Runs the podium command in a process of its own, or in several over loopback; why it failed, if it did."""
-    coordinator = f"127.0.0.1:{_free_port()}"
-
-    def run_one(k: int) -> subprocess.CompletedProcess[str]:
-        place = ["--coordinator", coordinator, "--processes", str(processes), "--process", str(k)]
-        command = [sys.executable, "-m", "podium.cli", *arguments, *(place if processes > 1 else [])]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    with ThreadPoolExecutor(processes) as pool:
-        failed = [ended for ended in pool.map(run_one, range(processes)) if ended.returncode]
-    last_lines = [line for ended in failed for line in ended.stderr.strip().splitlines()[-1:]]
-    # Where one process says what the matter is, the others only say that they have lost it.
-    explained = [line.removeprefix("podium: ") for line in last_lines if line.startswith("podium: ")]
-    return [*explained, *last_lines, "no message"][0] if failed else ""
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+def _run(arguments: list[str], processes: int) -> str:
+    """Runs the podium command, where several processes are wanted under `podium launch`; why it failed, if it did."""
+    launch = ["launch", "-n", str(processes), "--"] if processes > 1 else []
+    command = [sys.executable, "-m", "podium.cli", *launch, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = ended.stderr.strip().splitlines()
+    # Where one process says what the matter is, the others only say that they have lost it, and later.
+    explained = [line.removeprefix("podium: ") for line in lines if line.startswith("podium: ")]
+    return [*explained, *lines[-1:], "no message"][0] if ended.returncode else ""
 
 
 def _holds(run: Path, wanted: recipes.Recipe) -> bool:
