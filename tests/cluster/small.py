@@ -2,34 +2,15 @@
 
 from pathlib import Path
 
-RECIPE = """
-epochs = 8
-batch_global = 16
-torus = "2x2"
-reduce = "xla"
-log_every_steps = 1
-evaluate_every_epochs = 8
-max_lost_steps = 8
+from tests.launch.processes import RECIPE
 
-[data]
-image_size = 16
-eval_share = 1.0
-
-[model]
-name = "resnet8"
-stem = "conv3"
-norm_span = 16
-
-[optimizer]
-name = "lars"
-learning_rate = 0.2
-trust = 0.02
-
-[schedule]
-decay = "cosine"
-warmup_epochs = 0.5
-"""
+_CHANGES = (
+    "epochs=8", "evaluate_every_epochs=8", "torus=2x2", "reduce=xla", "max_lost_steps=8", "optimizer.learning_rate=0.2",
+)  # fmt: skip
 
 
-def argument_list(recipe: Path, data: Path) -> list[str]:
-    return ["--recipe", str(recipe), "--data", str(data)]
+def argument_list(folder: Path, data: Path) -> list[str]:
+    """With the recipe's file in `folder`."""
+    recipe = folder / "small.toml"
+    recipe.write_text(RECIPE)
+    return ["--recipe", str(recipe), "--data", str(data), *(part for c in _CHANGES for part in ("--set", c))]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cluster.slurm import find_process, until
-from tests.cluster.small import RECIPE, argument_list
+from tests.cluster.small import argument_list
 from tests.launch.processes import ended, metrics, podium
 
 from podium.train.checkpoint import complete_steps
@@ -46,9 +46,7 @@ def mpirun(request, tmp_path):
 
 
 def test_four_ranks_train_as_one_and_a_killed_one_changes_nothing(mpirun, small_data, tmp_path):
-    recipe = tmp_path / "small.toml"
-    recipe.write_text(RECIPE)
-    arguments = argument_list(recipe, small_data)
+    arguments = argument_list(tmp_path, small_data)
     undisturbed, run, alone = tmp_path / "undisturbed", tmp_path / "run", tmp_path / "alone"
     first = ended(mpirun("train", *arguments, "--run", str(undisturbed)))
     assert first.code == 0, first.err

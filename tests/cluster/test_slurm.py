@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cluster import slurm as one_machine
-from tests.cluster.small import RECIPE, argument_list
+from tests.cluster.small import argument_list
 from tests.launch.processes import ended, metrics, podium
 
 from podium.train.checkpoint import complete_steps
@@ -30,9 +30,7 @@ def slurm(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def arguments(tmp_path_factory, small_data):
-    recipe = tmp_path_factory.mktemp("recipe") / "small.toml"
-    recipe.write_text(RECIPE)
-    return argument_list(recipe, small_data)
+    return argument_list(tmp_path_factory.mktemp("recipe"), small_data)
 
 
 @pytest.fixture(scope="module")
