@@ -46,10 +46,10 @@ class Model:
     norm_span: int
     name: str = "resnet50"
     classes: int = 0  # 0: as many as the data has
-    stem: Literal["conv7", "space_to_depth", "conv3", "fold3"] = "conv7"
+    stem: Literal["conv7", "space_to_depth", "conv3", "fold3", "patches"] = "conv7"  # patches: of resnet7
     norm_momentum: float = 0.9
     norm_epsilon: float = 1e-5
-    last_scale: float = 0.0  # what the last norm of each block starts with; at 0 a block starts as the identity
+    last_scale: float = 0.0  # what the last norm of a ResNet's blocks starts with; 0: as the identity
 
 
 @dataclass(frozen=True)

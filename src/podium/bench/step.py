@@ -27,7 +27,7 @@ class Case:
 
 
 CASES = {
-    "cifar": Case("resnet8-wide", "fold3", 32, 128, 10, 8),
+    "cifar": Case("resnet7", "patches", 32, 128, 10, 8),
     "cifar-narrow": Case("resnet20", "conv3", 32, 128, 10, 2),
     "resnet50": Case("resnet50", "conv7", 224, 16, 1000, 1),
 }

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
 
+from podium.models.pooled import WIDTHS, patch_filters
 from podium.models.resnet import SHAPES, Shape
 
 if TYPE_CHECKING:
@@ -60,15 +62,46 @@ def _resnet(shape: Shape, stem: str, classes: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
 
-def parameter_count(case: "Case") -> int:
-    return sum(p.numel() for p in _resnet(SHAPES[case.model], case.stem, case.classes).parameters())
+class _Patches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("filters", torch.from_numpy(patch_filters()).permute(3, 2, 0, 1))
+        self.bias = nn.Parameter(torch.zeros(patch_filters().shape[-1]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu_(nn.functional.conv2d(x, self.filters, self.bias))
+
+
+class _Stage(nn.Module):
+    def __init__(self, c_in: int, c_out: int) -> None:
+        super().__init__()
+        self.widen = nn.Sequential(
+            _conv(c_in, c_out, 3, 1), nn.MaxPool2d(2), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True)
+        )
+        self.refine = nn.Sequential(_conv(c_out, c_out, 3, 1), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.widen(x)
+        return x + self.refine(x)
+
+
+def _pooled(widths: tuple[int, ...], classes: int) -> nn.Sequential:
+    channels = (patch_filters().shape[-1], *widths)
+    stages = [_Stage(c_in, c_out) for c_in, c_out in pairwise(channels)]
+    return nn.Sequential(_Patches(), *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels[-1], classes))
+
+
+def _network(case: "Case") -> nn.Sequential:
+    if case.model in WIDTHS:
+        return _pooled(WIDTHS[case.model], case.classes)
+    return _resnet(SHAPES[case.model], case.stem, case.classes)
 
 
 def build(case: "Case") -> Callable[[], int]:
     from podium.bench.step import random_batch
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    model = _resnet(SHAPES[case.model], case.stem, case.classes).to(memory_format=torch.channels_last)
+    model = _network(case).to(memory_format=torch.channels_last)
     loss_of = nn.CrossEntropyLoss(label_smoothing=0.1)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, nesterov=True, weight_decay=1e-4)
     image, label = random_batch(case)

@@ -8,9 +8,10 @@ from flax import nnx
 from podium import recipe as recipes
 from podium.errors import UserError
 from podium.models.batch_norm import DistributedBatchNorm
+from podium.models.pooled import WIDTHS, PooledResNet
 from podium.models.resnet import SHAPES, NormFactory, ResNet
 
-__all__ = ["DistributedBatchNorm", "NormFactory", "ResNet", "build_model", "build_norm"]
+__all__ = ["DistributedBatchNorm", "NormFactory", "PooledResNet", "ResNet", "build_model", "build_norm"]
 
 
 def build_norm(model: recipes.Model) -> NormFactory:
@@ -18,15 +19,14 @@ def build_norm(model: recipes.Model) -> NormFactory:
     return partial(DistributedBatchNorm, span=model.norm_span, momentum=model.norm_momentum, epsilon=model.norm_epsilon)
 
 
-def build_model(model: recipes.Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> ResNet:
-    if model.name not in SHAPES:
-        raise UserError(f"model.name={model.name!r} is not one of {', '.join(SHAPES)}")
-    return ResNet(
-        SHAPES[model.name],
-        classes,
-        stem=model.stem,
-        norm=build_norm(model),
-        last_scale=model.last_scale,
-        dtype=dtype,
-        rngs=rngs,
-    )
+def build_model(model: recipes.Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Module:
+    if model.name not in SHAPES | WIDTHS:
+        raise UserError(f"model.name={model.name!r} is not one of {', '.join(SHAPES | WIDTHS)}")
+    if (model.stem == "patches") != (model.name in WIDTHS):
+        fitting = "patches" if model.name in WIDTHS else "conv7, space_to_depth, conv3 or fold3"
+        raise UserError(f"model.stem={model.stem!r} does not fit model.name={model.name!r}; use {fitting}")
+    norm = build_norm(model)
+    if model.stem == "patches":
+        return PooledResNet(WIDTHS[model.name], classes, norm=norm, dtype=dtype, rngs=rngs)
+    shape = SHAPES[model.name]
+    return ResNet(shape, classes, stem=model.stem, norm=norm, last_scale=model.last_scale, dtype=dtype, rngs=rngs)

@@ -73,18 +73,18 @@ class Block(nnx.Module):
         channels = c_in
         for i, (kernel, step, out) in enumerate(plan):
             last = i == len(plan) - 1
-            self.convs.append(_conv(channels, out, kernel, step, dtype, rngs))
+            self.convs.append(conv(channels, out, kernel, step, dtype, rngs))
             self.norms.append(norm(out, scale_init=nnx.initializers.constant(last_scale if last else 1.0), rngs=rngs))
             channels = out
         self.project = stride != 1 or c_in != c_out
         if self.project:
-            self.shortcut = _conv(c_in, c_out, 1, stride, dtype, rngs)
+            self.shortcut = conv(c_in, c_out, 1, stride, dtype, rngs)
             self.shortcut_norm = norm(c_out, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         y = x
-        for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            y = norm(conv(y))
+        for i, (convolve, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            y = norm(convolve(y))
             if i < len(self.convs) - 1:
                 y = nnx.relu(y)
         shortcut = self.shortcut_norm(self.shortcut(x)) if self.project else x
@@ -108,15 +108,15 @@ class ResNet(nnx.Module):
         self.stem = stem
         self.dtype = dtype
         if stem == "conv7":
-            self.first = _conv(3, shape.width, 7, 2, dtype, rngs)
+            self.first = conv(3, shape.width, 7, 2, dtype, rngs)
         elif stem == "space_to_depth":
             # 2×2 pixels become channels, and a 4×4 convolution sees the same 8×8 window: the same work, laid
             # out for hardware that wants many channels (arXiv 2011.03641).
-            self.first = _conv(12, shape.width, 4, 1, dtype, rngs)
+            self.first = conv(12, shape.width, 4, 1, dtype, rngs)
         elif stem == "fold3":
-            self.first = _conv(12, shape.width, 3, 1, dtype, rngs)
+            self.first = conv(12, shape.width, 3, 1, dtype, rngs)
         else:
-            self.first = _conv(3, shape.width, 3, 1, dtype, rngs)
+            self.first = conv(3, shape.width, 3, 1, dtype, rngs)
         self.first_norm = norm(shape.width, rngs=rngs)
         self.blocks: nnx.List = nnx.List()
         channels = shape.width
@@ -136,7 +136,7 @@ class ResNet(nnx.Module):
                 )
                 self.blocks.append(block)
                 channels = width * 4 if shape.bottleneck else width
-        self.classifier = nnx.Linear(channels, classes, kernel_init=nnx.initializers.normal(0.01), rngs=rngs)
+        self.classifier = classifier(channels, classes, rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         x = x.astype(self.dtype)
@@ -156,7 +156,11 @@ def space_to_depth(x: jax.Array) -> jax.Array:
     return x.reshape(b, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 2, 4, 5).reshape(b, h // 2, w // 2, 4 * c)
 
 
-def _conv(c_in: int, c_out: int, kernel: int, stride: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Conv:
+def classifier(channels: int, classes: int, rngs: nnx.Rngs) -> nnx.Linear:
+    return nnx.Linear(channels, classes, kernel_init=nnx.initializers.normal(0.01), rngs=rngs)
+
+
+def conv(c_in: int, c_out: int, kernel: int, stride: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Conv:
     return nnx.Conv(
         c_in,
         c_out,
