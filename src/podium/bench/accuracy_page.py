@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from podium.bench import chart
 from podium.bench.accuracy import ROWS
 from podium.data.manifest import write_atomic
 from podium.errors import UserError
+from podium.report import chart
 from podium.topology import parse_torus
 
 Result = dict[str, Any]
@@ -147,7 +147,7 @@ def _precision(rows: list[Result]) -> str:
 def _plot_span(rows: list[Result]) -> str:
     series = chart.Series("top-1", {_span_of(r): accuracies(r) for r in rows})
     title = "Batch-norm span, batch 64 on 16 chips of 4 images"
-    return chart.draw(title, "examples that share statistics", "top-1 %", [series], log_x=True)
+    return _draw(title, chart.Axis("examples that share statistics", log=True), "top-1 %", [series])
 
 
 def _plot_batch(rows: list[Result]) -> str:
@@ -157,12 +157,16 @@ def _plot_batch(rows: list[Result]) -> str:
         values = {batch: accuracies(_best(rows, batch, optimizer)) for batch in batches}
         series.append(chart.Series(optimizer.upper(), {batch: v for batch, v in values.items() if v}))
     title = "Batch size at fixed epochs, best of the rates tried"
-    return chart.draw(title, "global batch", "top-1 %", [s for s in series if s.values], log_x=True)
+    return _draw(title, chart.Axis("global batch", log=True), "top-1 %", [s for s in series if s.values])
 
 
 def _plot_chips(rows: list[Result]) -> str:
     series = [chart.Series(_where(r), {s: [x] for s, x in _losses(r).items()}, dots=False) for r in rows]
-    return chart.draw("Training loss on 1, 4 and 16 chips", "step", "loss", series)
+    return _draw("Training loss on 1, 4 and 16 chips", chart.Axis("step"), "loss", series)
+
+
+def _draw(title: str, x: chart.Axis, y_label: str, series: list[chart.Series]) -> str:
+    return chart.draw(chart.Panel(title, x, chart.Axis(y_label), series))
 
 
 TABLES: dict[str, Callable[[list[Result]], str]] = {
