@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from podium.errors import EXIT_HUNG, EXIT_MISTAKE, EXIT_STOPPED, UserError
+from podium.launch import heap
 
 _LOOK_SECONDS = 0.05
 _GRACE_SECONDS = 15.0  # for the others to notice by themselves, and to say so
@@ -53,6 +54,7 @@ class _Job:
                     subprocess.Popen(
                         [sys.executable, "-m", "podium.cli", *arguments, *place],
                         stdout=None if process == 0 else subprocess.DEVNULL,
+                        env=heap.environment(),
                         start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and is passed on once
                         preexec_fn=_die_with_parent,
                     )
