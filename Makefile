@@ -2,8 +2,9 @@
 
 PYTHON ?= python3
 VENV := .venv
-STAMP := $(VENV)/.installed
 EXTRAS ?= dev
+comma := ,
+STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
 .PHONY: install train test test-cluster check format fuzz clean
 

@@ -54,6 +54,10 @@ def test_train_eval_and_predict_speak_json(podium, small_data, tmp_path):
     [
         (["train", "--recipe", "resnet50"], "there is no recipe 'resnet50' (did you mean resnet50-"),
         (["train", "--recipe", "cifar10"], "recipe cifar10 needs images"),
+        (
+            ["train", "--recipe", "cifar10", "--data", "{tmp}/absent", "--set", "model.name=resnet8"],
+            "stem='patches' does not",
+        ),
         (["train", "--set", "batch_global=1000"], "batch_global=1000 is not divisible"),
         (["train", "--set", "torus=100x100"], "is not divisible by 10000 chips"),
         (["train", "--data", "{tmp}/absent", "--run", "{tmp}/r"], "absent"),

@@ -69,6 +69,7 @@ def test_set_reaches_into_sections():
         ("batch_global=64.5", r"batch_global=64\.5 must be a whole number"),
         ("batch_global=true", r"batch_global=True must be a whole number"),
         ("epochs=nan", r"finite"),
+        ("max_lost_steps=1", r"max_lost_steps=1 cannot be kept with steps_per_dispatch=\d+; use \d+ or more"),
         ("epochs=0", r"epochs=0\.0 must be greater than 0"),
         ("data.crop=round", r"not one of resized, shifted, centre"),
         ("optimizer.name=adam", r"optimizer\.name='adam' must be one of sgd, lars"),

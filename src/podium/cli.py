@@ -70,12 +70,14 @@ class Train(_OneOfSeveral):
         if self.data is None and self.recipe != "demo":
             raise UserError(f"recipe {chosen.name} needs images: give --data DIR (podium prepare makes one)")
         _start_jax()
+        from podium import models
         from podium.data.locate import locate
         from podium.launch import agree
         from podium.launch.join import is_first
         from podium.report.terminal import Terminal
         from podium.train.loop import train_recipe
 
+        models.check(chosen.model, chosen.data.image_size)
         self.join()
         terminal = Terminal(quiet=self.json or not is_first())
         data = agree.once_per_host(lambda: str(locate(self.data, terminal.console)))

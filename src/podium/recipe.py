@@ -118,7 +118,7 @@ class Recipe:
         "auto"  # how gradients are summed; auto: xla, measured over sockets
     )
     weight_update: Literal["auto", "sharded", "replicated"] = "auto"  # of a chip's share, or of all; auto: from 8 chips
-    bucket_mb: float = 25.0  # gradients are summed in flat buckets of this size (XLA's own sum makes its own)
+    bucket_mb: float = 25.0  # gradients are summed in flat buckets of this size (a replicated xla sum: in XLA's own)
     label_smoothing: float = 0.0
     evaluate_every_epochs: float = 4.0
     steps_per_dispatch: int = 1  # a scan on the device
@@ -311,6 +311,11 @@ def _check(r: Recipe) -> None:
             raise UserError(f"{key}={value} must be above 0 and at most 1")
     if len(r.data.mean) != 3 or len(r.data.std) != 3 or min(r.data.std) <= 0:
         raise UserError("data.mean and data.std need three numbers each, for red, green and blue, std above 0")
+    if r.max_lost_steps < 2 * r.steps_per_dispatch:
+        raise UserError(
+            f"max_lost_steps={r.max_lost_steps} cannot be kept with steps_per_dispatch={r.steps_per_dispatch}; "
+            f"use {2 * r.steps_per_dispatch} or more: a checkpoint is written while the next dispatch runs"
+        )
     if r.schedule.warmup_epochs >= r.epochs:
         raise UserError(
             f"schedule.warmup_epochs={r.schedule.warmup_epochs:g} must be below epochs={r.epochs:g}; "

@@ -94,6 +94,17 @@ def test_a_finished_run_is_read_and_joins_the_results_of_other_seeds(trained, mo
     assert again[0]["runs"][0]["accuracy"] == written[0]["runs"][0]["accuracy"]
 
 
+def test_results_of_what_a_row_was_before_are_dropped(trained, monkeypatch, tmp_path):
+    folder, written, _ = trained
+    monkeypatch.setitem(ROWS, "span-4", SMALL)
+    before = {**written[0], "recipe": {**written[0]["recipe"], "label_smoothing": 0.5}, "runs": [{"seed": 5}]}
+    write(tmp_path, before)
+    assert accuracy_page.read(tmp_path) == {}
+    again = accuracy.run(["span-4"], "no data is needed", tmp_path, folder / "runs", say=lambda _: None)
+    assert [run["seed"] for run in again[0]["runs"]] == [0]
+    assert list(accuracy_page.read(tmp_path)) == ["span"]
+
+
 def test_a_finished_run_of_another_recipe_is_not_taken_for_the_row(trained, monkeypatch, tmp_path):
     monkeypatch.setitem(ROWS, "span-4", Row("span", (*SMALL.changes, "optimizer.learning_rate=0.5")))
     with pytest.raises(UserError, match="holds a run of another recipe"):

@@ -535,3 +535,8 @@ def test_absurd_numbers_are_refused() -> None:
 def test_a_source_file_is_remote_by_its_url() -> None:
     assert SourceFile("gs://a/b.tar", "b.tar", 1, "").remote
     assert not SourceFile("/a/b.tar", "b.tar", 1, "").remote
+
+
+def test_a_source_without_images_is_one_clear_line():
+    with pytest.raises(UserError, match="the source has no image; give a folder"):
+        number_classes(_rows(), (), False)

@@ -1,5 +1,6 @@
 """podium launch with real processes over loopback: one is killed, all are stopped, one hangs."""
 
+import contextlib
 import json
 import os
 import signal
@@ -73,6 +74,18 @@ def test_processes_that_are_stopped_and_killed_end_with_the_same_weights(launche
     hashes = [json.loads(end.out.splitlines()[-1])["weights_hash"] for end in (whole, killed)]
     assert hashes[0] == hashes[1]
     assert [line["step"] for line in metrics(run)] == list(range(1, 121))
+
+
+def test_a_job_that_is_told_to_end_is_not_started_again(launched, tmp_path):
+    process = launched(tmp_path / "run", "--restarts", "3")
+    while True:  # as soon as there is a process, which does not listen yet
+        with contextlib.suppress(LookupError):
+            pid_of(1, tmp_path / "run")
+            break
+    process.send_signal(signal.SIGTERM)
+    stopped = ended(process)
+    assert stopped.code == 128 + signal.SIGTERM
+    assert "starting again" not in stopped.err
 
 
 def test_a_process_that_hangs_is_named_and_every_stack_written(small_data, tmp_path):

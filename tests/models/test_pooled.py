@@ -8,7 +8,7 @@ from flax import nnx
 
 from podium import recipe
 from podium.errors import UserError
-from podium.models import build_model
+from podium.models import build_model, check
 from podium.models.pooled import halve, patch_filters
 
 
@@ -54,4 +54,4 @@ def test_logits_are_fp32_and_the_first_layer_learns_only_its_bias(name):
 )
 def test_a_stem_of_the_other_family_is_refused(name, stem, use):
     with pytest.raises(UserError, match=rf"model\.stem='{stem}' does not fit model\.name='{name}'; {use}"):
-        build(name, stem)
+        check(recipe.Model(norm_span=2, name=name, stem=stem), 32)

@@ -6,7 +6,7 @@ from flax import nnx
 
 from podium import recipe
 from podium.errors import UserError
-from podium.models import build_model
+from podium.models import build_model, check
 from podium.models.resnet import space_to_depth
 
 
@@ -79,4 +79,10 @@ def test_space_to_depth_keeps_every_pixel_in_place():
 
 def test_an_unknown_network_is_named_with_the_choices():
     with pytest.raises(UserError, match=r"model\.name='vgg' is not one of resnet18"):
-        build_model(model_settings("vgg"), 10, jnp.float32, nnx.Rngs(0))
+        check(model_settings("vgg"), 32)
+
+
+def test_pixels_are_folded_in_pairs():
+    check(model_settings("resnet8", "conv3"), 33)
+    with pytest.raises(UserError, match=r"model\.stem=fold3 folds pixels in pairs; data\.image_size=33 must be even"):
+        check(model_settings("resnet8", "fold3"), 33)

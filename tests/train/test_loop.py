@@ -9,8 +9,9 @@ from tests.train.small_runs import Heard, small_recipe
 from podium import recipe as recipes
 from podium.errors import UserError
 from podium.report import events
+from podium.topology import Shape
 from podium.train.loop import evaluation_steps, train_recipe
-from podium.train.trained import open_run
+from podium.train.trained import _for_evaluation, open_run
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +82,8 @@ def test_evaluations_end_with_dispatches():
 
 
 def test_evaluations_keep_to_epochs_that_are_no_whole_number_of_steps():
-    r = recipes.load("cifar10")  # 390.6 steps an epoch: rounded once, the fifth would come one step before the end
+    # 390.6 steps an epoch: rounded once, the fifth would come one step before the end.
+    r = recipes.load("cifar10", ["epochs=10"])
     assert sorted(evaluation_steps(r)) == [781, 1562, 2344, 3125, 3906]
 
 
@@ -98,3 +100,10 @@ def test_evaluation_that_misses_an_image_fails_the_run(finished, monkeypatch):
     monkeypatch.setattr(loader.EvalLoader, "fill", loses_one)
     with pytest.raises(RuntimeError, match="counted 20 images of 22"):
         trained.evaluate()
+
+
+def test_a_pods_run_is_evaluated_on_whatever_is_here():
+    pod = recipes.load("resnet50-32k")
+    here = _for_evaluation(pod, Shape(1, 3))
+    assert (here.torus, here.batch_global, here.model.norm_span) == ("1x3", 768, 256)
+    assert _for_evaluation(small_recipe(), Shape(4, 8)).batch_global == 32  # more chips than a batch has images

@@ -7,8 +7,9 @@ import pytest
 from flax import nnx
 
 from podium import models, recipe, topology
+from podium.errors import UserError
 from podium.recipe import Data
-from podium.train.step import build_step, cross_entropy, normalise_pixels
+from podium.train.step import _hits, build_step, cross_entropy, normalise_pixels
 
 BATCH, SIZE, CLASSES = 32, 16, 5
 
@@ -208,3 +209,24 @@ def test_colour_factors_of_one_change_nothing():
     plain = normalise_pixels(image, Data())
     np.testing.assert_allclose(normalise_pixels(image, Data(), jnp.ones((3, 3))), plain, atol=1e-5)
     np.testing.assert_allclose(plain, (image / 255 - np.array(Data().mean)) / np.array(Data().std), atol=1e-5)
+
+
+def test_a_tie_and_a_network_that_says_nothing_are_not_right():
+    logits = jnp.array([[3.0, 2.0, 1.0], [2.0, 2.0, 1.0], [0.0, 0.0, 0.0], [jnp.nan, jnp.nan, jnp.nan]])
+    label = jnp.zeros(4, jnp.int32)
+    assert _hits(logits, label, 1).tolist() == [True, False, False, False]
+    assert _hits(logits, label, 2).tolist() == [True, True, False, False]
+
+
+def test_a_network_with_state_that_no_step_carries_is_refused():
+    class Dropping(nnx.Module):
+        def __init__(self, rngs):
+            self.dropout = nnx.Dropout(0.5, rngs=rngs)
+            self.classifier = nnx.Linear(3, CLASSES, rngs=rngs)
+
+        def __call__(self, x):
+            return self.classifier(self.dropout(x).mean((1, 2)))
+
+    mesh = topology.lay_out(topology.Shape(1, 1), BATCH, 8).mesh(jax.devices()[:1])
+    with pytest.raises(UserError, match=r"the network holds Rng.*carries only nnx.Param and nnx.BatchStat"):
+        build_step(small_recipe(), mesh, Dropping)

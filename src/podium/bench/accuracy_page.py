@@ -1,5 +1,6 @@
 """The tables and plots of docs/accuracy.md, from results/accuracy. A table stands between two marks of the page and is
-replaced there; a plot is an SVG beside the page. Nothing here trains, and a row without a result has no line.
+replaced there; a plot is an SVG beside the page. Nothing here trains, and a row without a result, or with one of
+another recipe, has no line.
 """
 
 import json
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from podium.bench.accuracy import ROWS
+from podium.bench.accuracy import ROWS, is_of
 from podium.data.manifest import write_atomic
 from podium.errors import UserError
 from podium.report import chart
@@ -38,8 +39,9 @@ def read(results: Path) -> dict[str, list[Result]]:
     """The results by table, in the order of `ROWS`."""
     tables: dict[str, list[Result]] = {}
     for name, row in ROWS.items():
-        if (results / f"{name}.json").exists():
-            tables.setdefault(row.table, []).append(json.loads((results / f"{name}.json").read_text()))
+        file = results / f"{name}.json"
+        if file.exists() and is_of(name, result := json.loads(file.read_text())):
+            tables.setdefault(row.table, []).append(result)
     return tables
 
 
@@ -119,12 +121,13 @@ def _best(rows: list[Result], batch: int, optimizer: str) -> Result:
 
 
 def _chips(rows: list[Result]) -> str:
-    one_chip = _losses(rows[0])
+    one_chip = next((_losses(r) for r in rows if r["row"] == "chips-1x1-xla"), None)
     lines = []
     for r in rows:
-        apart = {step: abs(loss - one_chip[step]) for step, loss in _losses(r).items()}
-        first, last = max(a for step, a in apart.items() if step <= 10), max(apart.values())
-        compared = ("–", "–") if r is rows[0] else (f"{first:.1e}", f"{last:.1e}")
+        compared: tuple[str, ...] = ("–", "–")
+        if one_chip and r["row"] != "chips-1x1-xla":
+            apart = {step: abs(loss - one_chip[step]) for step, loss in _losses(r).items()}
+            compared = tuple(f"{max(a for step, a in apart.items() if step <= upto):.1e}" for upto in (10, max(apart)))
         lines.append((_where(r), *compared, mean_and_spread(r)))
     header = "torus, reduction | largest loss difference, first 10 steps | whole run | top-1 %"
     return _table(header, lines)

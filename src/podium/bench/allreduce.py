@@ -3,6 +3,7 @@ on a torus of rate-limited links. Every host holds one buffer, split over its la
 host. What is timed is the sum over hosts: the lanes' own sum within a host needs no link and is not part of it."""
 
 import json
+import os
 import select
 import socket
 import subprocess
@@ -16,7 +17,6 @@ from typing import IO, Any
 
 from podium.bench.links import Host, links_per_host, rate_bytes_per_second, shared_loopback, torus_links
 from podium.errors import UserError
-from podium.launch import heap
 
 RESNET50_GRADIENT_BYTES = 4 * 25_557_032
 SIZES = (1 << 16, 1 << 20, 1 << 22, 1 << 24, RESNET50_GRADIENT_BYTES)
@@ -83,7 +83,7 @@ class _Worker:
 
 
 def _start(stack: ExitStack, hosts: list[Host], task: dict[str, Any]) -> list[_Worker]:
-    environment = heap.environment() | {
+    environment = os.environ | {
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={task['lanes']}",

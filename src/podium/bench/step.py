@@ -41,7 +41,7 @@ def run(case_names: tuple[str, ...], rounds: int) -> dict[str, Any]:
     try:
         from podium.bench import torch_step
     except ImportError:
-        raise UserError("PyTorch is not installed; podium bench step needs pip install 'podium[bench]'") from None
+        raise UserError("PyTorch is not installed; make install EXTRAS=bench brings it") from None
     results: dict[str, Any] = {}
     for name in case_names:
         case = CASES[name]

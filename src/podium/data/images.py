@@ -128,7 +128,7 @@ def _of_twelve_bits(image: bytes) -> Image.Image:
     try:
         import imagecodecs
     except ImportError:
-        raise BadImage("a JPEG of 12 bits: install podium[formats] to have it re-encoded") from None
+        raise BadImage("a JPEG of 12 bits: make install EXTRAS=formats to have it re-encoded") from None
     try:
         pixels = imagecodecs.jpeg_decode(image)
     except Exception as error:

@@ -136,7 +136,10 @@ class ImageSet:
         manifest = read_manifest(directory)
         if split not in manifest.splits:
             has = ", ".join(sorted(manifest.splits))
-            raise UserError(f"{directory} has no split {split!r}, only {has}; name one of these or prepare it again")
+            raise UserError(
+                f"{directory} has no split {split!r}, only {has}; prepare it again, for example by "
+                "podium prepare SOURCE NEW_DIRECTORY --validation-share 0.1"
+            )
         return cls(Path(directory), manifest, split)
 
     def __len__(self) -> int:

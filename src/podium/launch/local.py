@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 from podium.errors import EXIT_HUNG, EXIT_MISTAKE, EXIT_STOPPED, UserError
-from podium.launch import heap
 
 _LOOK_SECONDS = 0.05
 _GRACE_SECONDS = 15.0  # for the others to notice by themselves, and to say so
@@ -32,8 +31,9 @@ def launch(arguments: Sequence[str], processes: int, restarts: int, say: Callabl
     if restarts and not any(a == "--run" or a.startswith("--run=") for a in arguments):
         raise UserError("--restarts needs to know the run to go on with; add --run DIR after train")
     for left in reversed(range(restarts + 1)):
-        code, what = _Job(arguments, processes).wait()
-        if code in (0, EXIT_STOPPED, EXIT_MISTAKE):
+        job = _Job(arguments, processes)
+        code, what = job.wait()
+        if code in (0, EXIT_STOPPED, EXIT_MISTAKE) or job.was_told_to_end:
             break
         then = f"starting again (restart {restarts - left + 1} of {restarts})" if left else "no restarts left"
         say(f"{what}; {then}")
@@ -42,6 +42,9 @@ def launch(arguments: Sequence[str], processes: int, restarts: int, say: Callabl
 
 class _Job:
     """The processes of one start."""
+
+    was_told_to_end = False
+    """By a signal, so that nobody waits for another start."""
 
     def __init__(self, arguments: Sequence[str], processes: int) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -54,7 +57,6 @@ class _Job:
                     subprocess.Popen(
                         [sys.executable, "-m", "podium.cli", *arguments, *place],
                         stdout=None if process == 0 else subprocess.DEVNULL,
-                        env=heap.environment(),
                         start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and is passed on once
                         preexec_fn=_die_with_parent,
                     )
@@ -85,6 +87,7 @@ class _Job:
     @contextlib.contextmanager
     def _passing_signals_on(self) -> Any:
         def pass_on(number: int, _: FrameType | None) -> None:
+            self.was_told_to_end = True
             for process in self._processes:
                 process.send_signal(number)
 

@@ -11,7 +11,7 @@ from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.pooled import WIDTHS, PooledResNet
 from podium.models.resnet import SHAPES, NormFactory, ResNet
 
-__all__ = ["DistributedBatchNorm", "NormFactory", "PooledResNet", "ResNet", "build_model", "build_norm"]
+__all__ = ["DistributedBatchNorm", "NormFactory", "PooledResNet", "ResNet", "build_model", "build_norm", "check"]
 
 
 def build_norm(model: recipes.Model) -> NormFactory:
@@ -19,12 +19,19 @@ def build_norm(model: recipes.Model) -> NormFactory:
     return partial(DistributedBatchNorm, span=model.norm_span, momentum=model.norm_momentum, epsilon=model.norm_epsilon)
 
 
-def build_model(model: recipes.Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Module:
+def check(model: recipes.Model, image_size: int) -> None:
+    """Whether there is such a network, before anything is done for it."""
+    if model.stem in ("space_to_depth", "fold3") and image_size % 2:
+        raise UserError(f"model.stem={model.stem} folds pixels in pairs; data.image_size={image_size} must be even")
     if model.name not in SHAPES | WIDTHS:
         raise UserError(f"model.name={model.name!r} is not one of {', '.join(SHAPES | WIDTHS)}")
     if (model.stem == "patches") != (model.name in WIDTHS):
         fitting = "patches" if model.name in WIDTHS else "conv7, space_to_depth, conv3 or fold3"
         raise UserError(f"model.stem={model.stem!r} does not fit model.name={model.name!r}; use {fitting}")
+
+
+def build_model(model: recipes.Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Module:
+    """The network of a recipe that `check` has passed."""
     norm = build_norm(model)
     if model.stem == "patches":
         return PooledResNet(WIDTHS[model.name], classes, norm=norm, dtype=dtype, rngs=rngs)

@@ -73,13 +73,12 @@ def _trace(recipe: Recipe) -> Work:
     import jax
 
     from podium import topology
-    from podium.plan.compile_worker import batch_shapes
-    from podium.train.step import build_step
+    from podium.train.step import batch_shapes, build_step
 
     mesh = topology.Torus(topology.Shape(1, 1)).mesh(jax.devices()[:1])
     step = build_step(recipe, mesh)
     state = jax.eval_shape(step.init)
-    traced = step.train.trace(state, batch_shapes(recipe, step.train_batches))
+    traced = step.train.trace(state, batch_shapes(recipe, step.train_batches, steps=1))
     equations = list(_equations(traced.jaxpr.jaxpr))
     # Forward come first; going back, each has a gradient by its weights and, except the first, one by its input.
     forward = equations[: (len(equations) + 1) // 3]

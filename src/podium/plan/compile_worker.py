@@ -25,7 +25,7 @@ def main(given: TextIO, told: TextIO) -> None:
     from podium import topology
     from podium.plan.hlo import read_program
     from podium.plan.pods import parse_pod
-    from podium.train.step import build_step
+    from podium.train.step import batch_shapes, build_step
 
     recipe, pod = recipes.from_dict(request["recipe"]), parse_pod(request["topology"])
     say(stage=f"describing {pod}")
@@ -37,7 +37,7 @@ def main(given: TextIO, told: TextIO) -> None:
     say(stage="tracing the training step")
     began = time.perf_counter()
     step = build_step(recipe, mesh)
-    lowered = step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step.train_batches))
+    lowered = step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step.train_batches, steps=1))
     traced = time.perf_counter()
     say(stage=f"compiling for {pod.cores:,} cores; a minute or two on two CPU cores")
     try:
@@ -61,21 +61,6 @@ def main(given: TextIO, told: TextIO) -> None:
             "compile_seconds": done - traced,
         }
     )
-
-
-def batch_shapes(recipe: Any, sharding: Any) -> dict[str, Any]:
-    """The arguments of `step.train` besides the state: one step, no data."""
-    import jax
-    import jax.numpy as jnp
-
-    size = recipe.data.image_size
-    shapes = {"image": ((size, size, 3), jnp.uint8), "label": ((), jnp.int32)}
-    if recipe.data.colour_jitter:
-        shapes["colour"] = ((3,), jnp.float32)
-    return {
-        name: jax.ShapeDtypeStruct((1, recipe.batch_global, *shape), dtype, sharding=sharding)
-        for name, (shape, dtype) in shapes.items()
-    }
 
 
 def memory_bytes(memory: Any) -> int:

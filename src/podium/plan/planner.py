@@ -170,7 +170,7 @@ def _why_not_compiled(pod: Pod) -> str:
     if pod.chip.is_gpu:
         return "GPU clusters are counted, not compiled: no compiler for them runs without one"
     assert libtpu_version() is None
-    return "libtpu is not installed, so nothing was compiled; pip install 'podium[plan]' brings it"
+    return "libtpu is not installed, so nothing was compiled; make install EXTRAS=plan brings it"
 
 
 def _memory(

@@ -150,8 +150,8 @@ class Checkpoints:
         if not steps:
             return "there is no checkpoint yet to go back to"
         return (
-            f"checkpoints {', '.join(map(str, steps))} are kept: go back with "
-            f"podium train --run {self._run} --from-step {steps[-1]} and a changed --set"
+            f"checkpoints {', '.join(map(str, steps))} are kept: go back with the same command, "
+            f"--run {self._run} --from-step {steps[-1]} and a changed --set"
         )
 
     def __enter__(self) -> "Checkpoints":

@@ -28,6 +28,10 @@ class Interrupt:
         self._received: str | None = None
         self._before: dict[signal.Signals, object] = {}
 
+    def signal(self) -> str | None:
+        """The signal that was received, if one was."""
+        return self._received
+
     def wanted(self, reserve_seconds: float = 0.0) -> str | None:
         """Why the run should stop now, if it should. `reserve_seconds`: what ending it will take."""
         if self._received:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
-import numpy as np
 
 from podium import topology
 from podium.data import decode
@@ -19,7 +18,7 @@ from podium.data.feed import Feed, local_rows
 from podium.data.loader import TrainLoader
 from podium.data.shards import ImageSet
 from podium.errors import Stopped, UserError
-from podium.launch import agree
+from podium.launch import agree, heap
 from podium.launch.join import is_first
 from podium.recipe import Recipe, to_dict
 from podium.report import events
@@ -30,7 +29,7 @@ from podium.train.evaluate import Evaluator
 from podium.train.interrupt import Interrupt, Vote
 from podium.train.meter import Meter
 from podium.train.reduction import settle
-from podium.train.step import ModelFactory, State, Step, build_step
+from podium.train.step import ModelFactory, State, Step, batch_shapes, build_step, is_cpu
 from podium.train.watchdog import Watchdog
 
 
@@ -58,13 +57,18 @@ def train_recipe(
     shape, devices = topology.find_devices(recipe.torus)
     torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
     mesh = torus.mesh(devices)
+    if is_cpu(mesh):
+        heap.keep()
     run, note = Path(run), (listener or events.Listener()).note
+    params = jax.eval_shape(build_step(recipe, mesh, make_model).init).params  # a network that cannot be: no run yet
     changes = agree.on_first(lambda: run_directory.claim(run, recipe, images, from_step))
     checkpoints = Checkpoints(run)
+    if not changes and from_step == agree.on_first(lambda: run_directory.went_back_to(run)):
+        from_step = None  # the same command again, after a restart: it has gone back already and now goes on
     first_step = agree.on_first(lambda: checkpoints.first_step(from_step, note))
-    if changes:
-        agree.on_first(lambda: run_directory.record_changes(run, recipe, first_step, changes))
-    recipe = settle(recipe, mesh, jax.eval_shape(build_step(recipe, mesh, make_model).init).params, run)
+    if changes or from_step is not None:
+        agree.on_first(lambda: run_directory.record_changes(run, recipe, first_step, changes, from_step))
+    recipe = settle(recipe, mesh, params, run)
     step = build_step(recipe, mesh, make_model)
 
     with (
@@ -86,7 +90,7 @@ def train_recipe(
             if changes:
                 listener.note(f"goes on with {', '.join(changes)}")
             evaluator = Evaluator(recipe, step, validation, budget // 4)
-            programs = _compile(recipe, step, state, loader, listener)
+            programs = _compile(recipe, step, state, listener)
             agree.gather("compiled")  # gloo's first collective waits only 30 s for a process that still compiles
 
             def save(after: int) -> None:
@@ -96,12 +100,13 @@ def train_recipe(
                 except NotFinite:
                     raise gone_wrong(f"a weight is not finite after step {after}") from None
 
-            def evaluate(after: int) -> events.Evaluated:
-                """Of a state that is saved, so that a signal may stop it; a restart evaluates first."""
+            def evaluate(after: int, owed: bool = False) -> events.Evaluated:
+                """Of a state that is saved, so that a signal may stop it. A restart evaluates first, whatever the time
+                limit: one too short for it would never end."""
 
                 def between_batches() -> None:
                     watchdog.moved(f"evaluating after step {after}")
-                    if jax.process_count() == 1 and (reason := interrupt.wanted()):
+                    if jax.process_count() == 1 and (reason := interrupt.signal() if owed else interrupt.wanted()):
                         stop(reason, after)
 
                 epoch = after / steps_per_epoch(recipe)
@@ -118,7 +123,7 @@ def train_recipe(
                 return UserError(f"{what}; lower {rate} or lengthen schedule.warmup_epochs; {checkpoints.way_back()}")
 
             evaluations, saves, vote = evaluation_steps(recipe), checkpoint_steps(recipe), Vote(mesh)
-            evaluation = evaluate(first_step) if first_step in evaluations else None
+            evaluation = evaluate(first_step, owed=True) if first_step in evaluations else None
             meter = Meter(recipe, listener, first_step, gone_wrong)
             for at in dispatches:
                 batch = meter.next_batch(feed)
@@ -181,24 +186,14 @@ class _Programs:
     compile_seconds: float
 
 
-def _compile(recipe: Recipe, step: Step, state: State, loader: TrainLoader, listener: events.Listener) -> _Programs:
+def _compile(recipe: Recipe, step: Step, state: State, listener: events.Listener) -> _Programs:
     """Both programs, ahead of the first step: compile time is then told apart, and nothing recompiles later."""
     began = time.perf_counter()
 
-    def shapes(batch: dict[str, np.ndarray], sharding: jax.sharding.NamedSharding) -> Any:
-        axis = len(sharding.spec) - 1
-        return {
-            name: jax.ShapeDtypeStruct(
-                (*a.shape[:axis], recipe.batch_global, *a.shape[axis + 1 :]), a.dtype, sharding=sharding
-            )
-            for name, a in batch.items()
-        }
-
-    train_batch = loader.new_batch()
-    eval_batch = {name: train_batch[name][0] for name in ("image", "label")}
-    train = step.train.lower(state, shapes(train_batch, step.train_batches)).compile()
-    totals = step.zero_totals()
-    evaluate = step.evaluate.lower(state, totals, shapes(eval_batch, step.eval_batches)).compile()
+    batch = batch_shapes(recipe, step.train_batches, recipe.steps_per_dispatch)
+    train = step.train.lower(state, batch).compile()
+    eval_batch = batch_shapes(recipe, step.eval_batches, steps=None)
+    evaluate = step.evaluate.lower(state, step.zero_totals(), eval_batch).compile()
     seconds = time.perf_counter() - began
     listener.note(f"compiled in {seconds:.1f} s")
     return _Programs(train, evaluate, seconds)

@@ -66,11 +66,17 @@ def claim(run: Path, recipe: Recipe, images: ImageSet, from_step: int | None = N
     return []
 
 
-def record_changes(run: Path, recipe: Recipe, first_step: int, changed: list[str]) -> None:
-    """Writes down that the run goes on after `first_step` with another recipe."""
+def record_changes(run: Path, recipe: Recipe, first_step: int, changed: list[str], from_step: int | None) -> None:
+    """Writes down that the run goes on after `first_step` with another recipe, or has gone back to `from_step`."""
     info = read(run)
-    changes = (*info.changes, {"after_step": first_step, "changed": changed})
-    _write(run, dataclasses.replace(info, recipe=recipe, changes=changes))
+    change = {"after_step": first_step, "changed": changed} | ({} if from_step is None else {"from_step": from_step})
+    _write(run, dataclasses.replace(info, recipe=recipe, changes=(*info.changes, change)))
+
+
+def went_back_to(run: Path) -> int | None:
+    """The step of the last `--from-step`, if there was any."""
+    steps = [change.get("from_step") for change in read(run).changes]
+    return next((step for step in reversed(steps) if step is not None), None)
 
 
 def _write(run: Path, info: RunInfo) -> None:

@@ -18,8 +18,8 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from podium import optim, topology
-from podium.models import build_model
+from podium import models, optim, topology
+from podium.errors import UserError
 from podium.recipe import Data, Recipe
 from podium.topology import AXES
 from podium.train.weight_update import build_update
@@ -73,8 +73,10 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     """Programs for `recipe` on `mesh`. `make_model(rngs)` replaces the recipe's network: an NNX module from normalised
     images to logits, best built with `podium.models.build_norm(recipe.model)` as its norm."""
     dtype = convolution_dtype(recipe, mesh)
-    make_model = make_model or (lambda rngs: build_model(recipe.model, recipe.model.classes, dtype, rngs))
-    graph = nnx.graphdef(nnx.eval_shape(lambda: make_model(nnx.Rngs(0))))
+    if make_model is None:
+        models.check(recipe.model, recipe.data.image_size)
+        make_model = lambda rngs: models.build_model(recipe.model, recipe.model.classes, dtype, rngs)  # noqa: E731
+    graph = _graph(make_model)
     schedule, update_weights = optim.build_schedule(recipe), build_update(recipe, mesh)
     chips = mesh.size
 
@@ -192,6 +194,31 @@ def normalise_pixels(image: jax.Array, data: Data, colour: jax.Array | None = No
     return (x - jnp.array(data.mean)) / jnp.array(data.std)
 
 
+def _graph(make_model: ModelFactory) -> nnx.GraphDef:
+    """The network without its numbers; a step carries parameters and batch-norm statistics, and nothing else."""
+    network = nnx.eval_shape(lambda: make_model(nnx.Rngs(0)))
+    others = nnx.state(network, nnx.Not(nnx.Any(nnx.Param, nnx.BatchStat)))
+    kinds = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(others)})
+    if kinds:
+        raise UserError(
+            f"the network holds {', '.join(kinds)}; a step carries only nnx.Param and nnx.BatchStat from one to the "
+            "next: leave out what needs more (nnx.Dropout does)"
+        )
+    return nnx.graphdef(network)
+
+
+def batch_shapes(recipe: Recipe, sharding: NamedSharding, steps: int | None) -> dict[str, jax.ShapeDtypeStruct]:
+    """A batch without its data: of so many steps, as `train` takes it, or as `evaluate` does where `steps` is None."""
+    size, leading = recipe.data.image_size, (recipe.batch_global,) if steps is None else (steps, recipe.batch_global)
+    shapes: dict[str, tuple[tuple[int, ...], Any]] = {"image": ((size, size, 3), jnp.uint8), "label": ((), jnp.int32)}
+    if steps is not None and recipe.data.colour_jitter:
+        shapes["colour"] = ((3,), jnp.float32)
+    return {
+        name: jax.ShapeDtypeStruct((*leading, *shape), dtype, sharding=sharding)
+        for name, (shape, dtype) in shapes.items()
+    }
+
+
 def cross_entropy(logits: jax.Array, label: jax.Array, smoothing: float) -> jax.Array:
     """Per example; `smoothing` of the weight is spread evenly over all classes."""
     log_p = jax.nn.log_softmax(logits)
@@ -200,9 +227,11 @@ def cross_entropy(logits: jax.Array, label: jax.Array, smoothing: float) -> jax.
 
 
 def _hits(logits: jax.Array, label: jax.Array, k: int) -> jax.Array:
-    """Whether fewer than k classes score above the label's."""
+    """Whether the label's class is among the k that score highest. A tie counts against it, and so does NaN: a network
+    that says nothing is right about nothing."""
     of_label = jnp.take_along_axis(logits, jnp.maximum(label, 0)[:, None], axis=-1)
-    return (logits > of_label).sum(-1) < k
+    rank = (logits >= of_label).sum(-1)
+    return (rank >= 1) & (rank <= k)
 
 
 def _zero_totals() -> Metrics:

@@ -3,7 +3,7 @@
 import io
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,21 @@ from podium.data import decode
 from podium.data.crops import centre_boxes
 from podium.data.shards import ImageSet
 from podium.errors import UserError
+from podium.recipe import Recipe
 from podium.report.events import Evaluated
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints
 from podium.train.evaluate import Evaluator
 from podium.train.step import ModelFactory, State, Step, build_step
 
+_BATCH_PER_CHIP = 256
+
 
 @dataclass(frozen=True)
 class Trained:
     info: run_directory.RunInfo
+    recipe: Recipe
+    """For this machine's devices, however many have trained it."""
     step: Step
     state: State
 
@@ -39,13 +44,17 @@ class Trained:
                 f"{images.directory} has {len(images.classes)} classes that are not the run's "
                 f"{len(self.info.classes)}; evaluate on data with the same class names"
             )
-        recipe = self.info.recipe
-        epoch = self.steps * recipe.batch_global / recipe.data.train_images
-        return Evaluator(recipe, self.step, images)(self.state, self.steps, epoch)
+        trained = self.info.recipe
+        epoch = self.steps * trained.batch_global / trained.data.train_images
+        return Evaluator(self.recipe, self.step, images)(self.state, self.steps, epoch)
 
     def predict(self, files: Sequence[Path]) -> np.ndarray:
         """Probabilities [file, class], from the same centre crop as in evaluation."""
-        data = self.info.recipe.data
+        many = self.recipe.batch_global
+        return np.concatenate([self._predict(files[k : k + many]) for k in range(0, len(files), many)])
+
+    def _predict(self, files: Sequence[Path]) -> np.ndarray:
+        data = self.recipe.data
         batch = np.empty((len(files), data.image_size, data.image_size, 3), np.uint8)
         for row, file in enumerate(files):
             pixels = _pixels(file)
@@ -58,14 +67,28 @@ def open_run(run: str | Path, make_model: ModelFactory | None = None) -> Trained
     """The newest checkpoint of a run. A run of your own network needs its `make_model` again."""
     run = Path(run)
     info = run_directory.read(run)
-    shape, devices = topology.find_devices(info.recipe.torus)
-    mesh = topology.lay_out(shape, info.recipe.batch_global, info.recipe.model.norm_span).mesh(devices)
-    step = build_step(info.recipe, mesh, make_model)
+    shape, devices = topology.find_devices("auto")
+    recipe = _for_evaluation(info.recipe, shape)
+    step = build_step(
+        recipe, topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span).mesh(devices), make_model
+    )
     with Checkpoints(run) as checkpoints:
         newest = checkpoints.newest_good(logging.warning)
         if newest is None:
-            raise UserError(f"{run} has no good checkpoint yet; train on with podium train --run {run}")
-        return Trained(info, step, checkpoints.restore(newest, step))
+            raise UserError(f"{run} has no good checkpoint yet; go on training with the command that began it")
+        return Trained(info, recipe, step, checkpoints.restore(newest, step))
+
+
+def _for_evaluation(recipe: Recipe, shape: topology.Shape) -> Recipe:
+    """Evaluation takes no batch statistics, so the batch and the span are free; a pod's batch would not fit here."""
+    per_chip = max(1, min(_BATCH_PER_CHIP, recipe.batch_global // shape.chips))
+    return replace(
+        recipe,
+        torus=str(shape),
+        batch_global=per_chip * shape.chips,
+        model=replace(recipe.model, norm_span=per_chip),
+        weight_update="replicated",
+    )
 
 
 def _pixels(file: Path) -> np.ndarray:

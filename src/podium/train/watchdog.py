@@ -60,7 +60,8 @@ class Watchdog:
     def __exit__(self, kind: type[BaseException] | None, error: object, _: object) -> None:
         if self._is_one_of_several and kind and not issubclass(kind, UserError | Stopped):
             # Most likely a collective has failed because a process is gone; the thread will find which, and end us.
-            print(f"process {jax.process_index()}: {kind.__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
+            first_line = str(error).partition("\n")[0]
+            print(f"process {jax.process_index()}: {kind.__name__}: {first_line}", file=sys.stderr)
             self._thread.join(2 * _LOST_LOOKS * _LOOK_SECONDS)
         self._ended.set()
         self._thread.join()

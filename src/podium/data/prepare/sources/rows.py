@@ -68,6 +68,8 @@ def number_classes(rows: pa.Table, known: Sequence[str], one_based: bool) -> tup
 
     `known` are the class names a source declares, in order.
     """
+    if not len(rows):
+        raise UserError("the source has no image; give a folder, archive or file that holds labelled images")
     numbers, names = rows["number"], rows["class_name"]
     if numbers.null_count == 0:
         labels = numbers.to_numpy()
