@@ -41,7 +41,7 @@ def _rows() -> Iterator[tuple[str, Row]]:
         yield f"span-{span}", Row("span", (*_SMALL, *_epochs(1), *batch), (0, 1, 2))
     # SGD by linear scaling from the baseline's 0.19 at 128, and half of it; LARS by square-root scaling, and double.
     for size, sgd, lars in ((256, 0.38, 1), (1024, 1.52, 2), (4096, 6.08, 4), (8192, 12.16, 4)):
-        shared = (*_SMALL, *_epochs(2), f"batch_global={size}", "log_every_steps=1")
+        shared = (*_SMALL, *_epochs(4), f"batch_global={size}", "log_every_steps=1")
         for rate in (sgd, sgd / 2):
             yield f"batch-{size}-sgd-{rate:g}", Row("batch", (*shared, f"optimizer.learning_rate={rate:g}"))
         for rate in (lars, lars * 2):

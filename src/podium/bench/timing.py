@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 
@@ -37,14 +38,21 @@ def ratios(rates: Mapping[str, list[float]], of: str, to: str) -> dict[str, floa
 
 def machine(*packages: str) -> dict[str, Any]:
     """What a result needs to be read later: processor, cores, versions, commit."""
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "versions": {name: metadata.version(name) for name in packages},
-        "commit": git.stdout.strip() or None,
+        "commit": _commit(),
     }
+
+
+def _commit() -> str | None:
+    """Of the source that runs, wherever the command was given; an installed package has none."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    if subprocess.run([*git, "ls-files", "--error-unmatch", __file__], capture_output=True, check=False).returncode:
+        return None
+    return subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
 
 
 def _processor() -> str:
