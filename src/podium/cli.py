@@ -335,7 +335,10 @@ def _leave(code: int) -> NoReturn:
         from podium.launch.join import process_count
 
         if process_count() > 1:
+            from podium.launch import agree
+
             sys.stderr.flush()
+            agree.leave()
             os._exit(code)
     sys.exit(code)
 

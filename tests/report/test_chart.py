@@ -43,7 +43,7 @@ def test_panels_stand_side_by_side():
     ]
 
 
-@given(st.floats(1e-3, 1e9), st.floats(1, 1e3), st.booleans())
+@given(st.floats(1e-7, 1e9), st.floats(1, 1e3), st.booleans())
 def test_ticks_enclose_the_values(low, factor, log):
     ticks = chart.ticks(low, low * factor, log)
     assert ticks[0] <= low * 1.001

@@ -3,18 +3,23 @@ They travel through the key-value store of JAX's coordinator, so processes can c
 its devices. With one process everything here is what that process says.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
+
+import jax
 
 from podium.errors import UserError
 from podium.launch.join import is_first, process_count, runtime
 
 _gathering = itertools.count()
 _PATIENCE_MS = 7 * 24 * 3600 * 1000  # one may prepare a data set meanwhile; the loss of a process ends the wait
+_LEAVING_SECONDS, _LOOK_SECONDS = 5.0, 0.02
 
 
 def gather(value: Any) -> list[Any]:
@@ -88,6 +93,16 @@ def check_same(facts: dict[str, Any]) -> None:
                     f"process {process} on {theirs['host']} has another {name} than process 0 on "
                     f"{of_all[0]['host']}; start all processes with the same {name}"
                 )
+
+
+def leave() -> None:
+    """To be called before this process ends while others may not have heard why. Process 0 takes the coordinator with
+    it, and JAX would abort them in the middle of a word: it waits until they have left, though not for long."""
+    with contextlib.suppress(jax.errors.JaxRuntimeError):  # the coordinator is gone already
+        post("left", True)
+        deadline = time.monotonic() + _LEAVING_SECONDS
+        while is_first() and len(posted("left")) < process_count() and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
 
 
 def processes_on_this_host() -> int:

@@ -109,12 +109,15 @@ def _scale(low: float, high: float, start: float, end: float, log: bool) -> Call
 def ticks(low: float, high: float, log: bool = False) -> list[float]:
     """Round numbers that enclose low … high: 1, 2, 5, 10 on a log axis, four to eight equal steps on a linear one."""
     if log:
-        every = [m * 10.0**e for e in range(-3, 13) for m in (1, 2, 5)]
+        tens = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+        every = [m * 10.0**e for e in tens for m in (1, 2, 5)]
         first = max(k for k, tick in enumerate(every) if tick <= low * 1.0001)
         last = min(k for k, tick in enumerate(every) if tick >= high * 0.9999)
         return every[first : max(last, first + 1) + 1]
-    rough = (high - low or abs(high) or 1.0) / 5
+    if high - low <= 1e-6 * abs(high):  # as good as one value
+        high = low + (abs(low) or 1.0)
+    rough = (high - low) / 5
     unit = 10 ** math.floor(math.log10(rough))
     step = unit * next(factor for factor in (1, 2, 2.5, 5, 10) if factor * unit >= rough)
     start, end = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [round(k * step, 10) for k in range(start, max(end, start + 1) + 1)]
+    return [float(f"{k * step:.12g}") for k in range(start, max(end, start + 1) + 1)]
