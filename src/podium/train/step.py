@@ -9,6 +9,7 @@ dispatch runs several steps as a scan on the device.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -75,7 +76,7 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     dtype = convolution_dtype(recipe, mesh)
     if make_model is None:
         models.check(recipe.model, recipe.data.image_size)
-        make_model = lambda rngs: models.build_model(recipe.model, recipe.model.classes, dtype, rngs)  # noqa: E731
+        make_model = partial(models.build_model, recipe.model, recipe.model.classes, dtype)
     graph = _graph(make_model)
     schedule, update_weights = optim.build_schedule(recipe), build_update(recipe, mesh)
     chips = mesh.size
