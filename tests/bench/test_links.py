@@ -1,6 +1,7 @@
 """Routing without root; with root, the real namespaces: that they carry data and that nothing of them stays behind."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -73,6 +74,23 @@ else:
                 subprocess.run([*first.command_prefix, *talk, "call", last.address], check=True)
                 assert listener.stdout.readline() == "hello\n"
         assert left_behind(os.getpid()) == []
+
+    def test_short_packets_have_a_queue_before_the_others() -> None:
+        send = "import socket,sys; socket.socket(type=socket.SOCK_DGRAM).sendto(bytes(int(sys.argv[2])), (sys.argv[1], 9))"
+        with torus_links(1, 3, "100mbit") as hosts:
+            host, neighbour = hosts[0], hosts[1].address
+
+            def sent_bytes() -> list[int]:
+                """By each queue of the link to the neighbour, the first one first."""
+                show = ["tc", "-n", host.command_prefix[-1], "-s", "class", "show", "dev", "x+"]
+                shown = subprocess.run(show, capture_output=True, text=True, check=True).stdout
+                assert re.findall(r"class htb 2:(\d) root prio (\d)", shown) == [("1", "0"), ("2", "1")]
+                return [int(count) for count in re.findall(r"Sent (\d+) bytes", shown)]
+
+            for size, queue in ((100, 0), (10_000, 1)):
+                before = sent_bytes()
+                subprocess.run([*host.command_prefix, sys.executable, "-c", send, neighbour, str(size)], check=True)
+                assert sent_bytes()[queue] - before[queue] >= size
 
     def test_a_killed_owner_leaves_nothing_behind() -> None:
         script = (
