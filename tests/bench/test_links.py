@@ -76,7 +76,10 @@ else:
         assert left_behind(os.getpid()) == []
 
     def test_short_packets_have_a_queue_before_the_others() -> None:
-        send = "import socket,sys; socket.socket(type=socket.SOCK_DGRAM).sendto(bytes(int(sys.argv[2])), (sys.argv[1], 9))"
+        send = (
+            "import socket, sys; "
+            "socket.socket(type=socket.SOCK_DGRAM).sendto(bytes(int(sys.argv[2])), (sys.argv[1], 9))"
+        )
         with torus_links(1, 3, "100mbit") as hosts:
             host, neighbour = hosts[0], hosts[1].address
 

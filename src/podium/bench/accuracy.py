@@ -30,42 +30,49 @@ class Row:
     processes: int = 1
 
 
-# A fraction of the baseline's work an image, and few epochs: a row is to take minutes, and only rows are compared.
-_SMALL = ("model.name=resnet7-narrow", "evaluate_every_epochs=1")
+# A small network on images of half the size: about a fortieth of the baseline's work an image, so that a row takes
+# minutes and still sees every image several times. Only rows are compared.
+_SMALL = ("model.name=resnet7-narrow", "data.image_size=16")
 
 
 def _rows() -> Iterator[tuple[str, Row]]:
     yield "baseline", Row("baseline")
     for span in (2, 4, 8, 16, 32, 64):  # 16 chips of 4 images: 4 is local batch norm, 64 the whole batch
         batch = ("torus=4x4", "batch_global=64", "optimizer.learning_rate=0.095", f"model.norm_span={span}")
-        yield f"span-{span}", Row("span", (*_SMALL, *_epochs(1), *batch), (0, 1, 2))
-    # SGD by linear scaling from the baseline's 0.19 at 128, and half of it; LARS by square-root scaling, and double.
-    for size, sgd, lars in ((256, 0.38, 1), (1024, 1.52, 2), (4096, 6.08, 4), (8192, 12.16, 4)):
-        shared = (*_SMALL, *_epochs(4), f"batch_global={size}", "log_every_steps=1")
-        for rate in (sgd, sgd / 2):
-            yield f"batch-{size}-sgd-{rate:g}", Row("batch", (*shared, f"optimizer.learning_rate={rate:g}"))
-        for rate in (lars, lars * 2):
-            optimizer = (
-                f'{{name = "lars", learning_rate = {rate}, momentum = 0.85, weight_decay = 1.3e-3, trust = 0.01}}'
-            )
-            yield f"batch-{size}-lars-{rate}", Row("batch", (*shared, f"optimizer={optimizer}"))
+        yield f"span-{span}", Row("span", (*_SMALL, *_epochs(3), *batch), (0, 1, 2))
+    # SGD by linear scaling from the baseline's 0.19 at 128, and half of it; LARS by square-root scaling, and double. At
+    # large batches the first of the two also has a warm-up of twice the length.
+    for size, sgd, lars in ((256, 0.38, 2), (1024, 1.52, 4), (4096, 6.08, 8), (8192, 12.16, 12)):
+        for optimizer, rates in (("sgd", (sgd, sgd / 2)), ("lars", (lars, lars * 2))):
+            slow = [(rates[0], 0.4)] if size >= 4096 else []
+            for rate, warmup in [(rates[0], 0.2), (rates[1], 0.2), *slow]:
+                name = f"batch-{size}-{optimizer}-{rate:g}" + ("-slow" if warmup == 0.4 else "")
+                changes = (f"batch_global={size}", "log_every_steps=1", _OPTIMIZERS[optimizer].format(rate=rate))
+                yield name, Row("batch", (*_SMALL, *_epochs(12, warmup), *changes))
     for torus, reduce in (("1x1", "xla"), *((t, r) for t in ("2x2", "4x4") for r in ("xla", "ring", "torus"))):
         yield f"chips-{torus}-{reduce}", Row("chips", _on_chips(torus, reduce))
     yield "chips-4x4-sharded", Row("chips", _on_chips("4x4", "torus", "sharded"))
-    for reduce in ("xla", "torus"):
+    for reduce in ("xla", "ring", "torus"):
         yield f"processes-4-{reduce}", Row("chips", _on_chips("2x2", reduce), processes=4)
     for precision in ("fp32", "bf16"):
-        yield f"precision-{precision}", Row("precision", (*_SMALL, *_epochs(1), f"precision={precision}"), (0, 1, 2))
+        yield f"precision-{precision}", Row("precision", (*_SMALL, *_epochs(3), f"precision={precision}"), (0, 1, 2))
 
 
-def _epochs(count: int) -> tuple[str, str]:
-    """With a fifth of them for warm-up, about as in the baseline."""
-    return f"epochs={count}", f"schedule.warmup_epochs={count / 5:g}"
+_OPTIMIZERS = {
+    "sgd": "optimizer.learning_rate={rate:g}",
+    "lars": "optimizer="
+    '{{name = "lars", learning_rate = {rate:g}, momentum = 0.85, weight_decay = 1.3e-3, trust = 0.01}}',
+}
+
+
+def _epochs(count: int, warmup: float = 0.2) -> tuple[str, ...]:
+    """With `warmup` of them to warm up; the baseline's share is about a fifth."""
+    return f"epochs={count}", f"schedule.warmup_epochs={count * warmup:g}", f"evaluate_every_epochs={count / 3:g}"
 
 
 def _on_chips(torus: str, reduce: str, weight_update: str = "replicated") -> tuple[str, ...]:
     batch = ("batch_global=256", "optimizer.learning_rate=0.38", "model.norm_span=64", "log_every_steps=1")
-    return (*_SMALL, *_epochs(1), *batch, f"torus={torus}", f"reduce={reduce}", f"weight_update={weight_update}")
+    return (*_SMALL, *_epochs(3), *batch, f"torus={torus}", f"reduce={reduce}", f"weight_update={weight_update}")
 
 
 ROWS = dict(_rows())

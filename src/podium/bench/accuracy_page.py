@@ -105,9 +105,10 @@ def _batch(rows: list[Result]) -> str:
         optimizer, steps = r["recipe"]["optimizer"], _steps(r)
         best = r is _best(rows, r["recipe"]["batch_global"], optimizer["name"])
         reached = f"**{mean_and_spread(r)}**" if best else mean_and_spread(r)
-        name = optimizer["name"].upper()
-        lines.append((r["recipe"]["batch_global"], steps, name, f"{optimizer['learning_rate']:g}", reached))
-    return _table("batch | steps | optimizer | peak rate | top-1 %", lines)
+        name, warmup = optimizer["name"].upper(), r["recipe"]["schedule"]["warmup_epochs"]
+        rate = f"{optimizer['learning_rate']:g}"
+        lines.append((r["recipe"]["batch_global"], steps, name, rate, f"{warmup:g}", reached))
+    return _table("batch | steps | optimizer | peak rate | warm-up epochs | top-1 %", lines)
 
 
 def _steps(result: Result) -> int:
@@ -159,7 +160,7 @@ def _plot_batch(rows: list[Result]) -> str:
         batches = sorted({r["recipe"]["batch_global"] for r in rows if r["recipe"]["optimizer"]["name"] == optimizer})
         values = {batch: accuracies(_best(rows, batch, optimizer)) for batch in batches}
         series.append(chart.Series(optimizer.upper(), {batch: v for batch, v in values.items() if v}))
-    title = "Batch size at fixed epochs, best of the rates tried"
+    title = "Batch size at fixed epochs, best of the settings tried"
     return _draw(title, chart.Axis("global batch", log=True), "top-1 %", [s for s in series if s.values])
 
 
