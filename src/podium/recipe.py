@@ -117,7 +117,7 @@ class Recipe:
     reduce: Literal["auto", "xla", "ring", "torus"] = (
         "auto"  # how gradients are summed; auto: xla, measured over sockets
     )
-    weight_update: Literal["auto", "sharded", "replicated"] = "auto"  # of a chip's share, or of all; auto: from 8 chips
+    weight_update: Literal["auto", "sharded", "replicated"] = "auto"  # auto: sharded from 8 chips of a CPU on
     bucket_mb: float = 25.0  # gradients are summed in flat buckets of this size (a replicated xla sum: in XLA's own)
     label_smoothing: float = 0.0
     evaluate_every_epochs: float = 4.0

@@ -175,6 +175,10 @@ def in_wire_order(devices: Sequence[jax.Device]) -> Sequence[jax.Device]:
     return sorted(devices, key=lambda d: (*reversed(d.coords), getattr(d, "core_on_chip", 0)))
 
 
+def is_cpu(mesh: Mesh) -> bool:
+    return mesh.devices.flat[0].platform == "cpu"
+
+
 def batch_sharding(mesh: Mesh, leading: int = 0) -> NamedSharding:
     """Examples over all chips; `leading` dimensions before them (the steps of a dispatch) are not split."""
     return NamedSharding(mesh, PartitionSpec(*(None,) * leading, AXES))

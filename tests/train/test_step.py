@@ -10,6 +10,7 @@ from podium import models, recipe, topology
 from podium.errors import UserError
 from podium.recipe import Data
 from podium.train.step import _hits, build_step, cross_entropy, normalise_pixels
+from podium.train.weight_update import is_sharded
 
 BATCH, SIZE, CLASSES = 32, 16, 5
 
@@ -109,6 +110,15 @@ def test_sharded_momenta_are_a_share_on_each_chip():
         assert {shard.data.size for shard in momentum.addressable_shards} == {-(-weight.size // 8)}
     text = step.train.lower(state, next(batches(step))).compile().as_text()
     assert " reduce-scatter(" in text
+
+
+@pytest.mark.parametrize(
+    ("weight_update", "chips", "on_cpu", "sharded"),
+    [("auto", 8, True, True), ("auto", 4, True, False), ("auto", 2048, False, False),
+     ("sharded", 4, False, True), ("sharded", 1, True, False), ("replicated", 16, True, False)],
+)  # fmt: skip
+def test_the_update_is_sharded_where_that_is_asked_for_or_known_to_be_faster(weight_update, chips, on_cpu, sharded):
+    assert is_sharded(small_recipe(weight_update=weight_update), chips, on_cpu) is sharded
 
 
 @pytest.mark.parametrize("optimizer", [{"name": "sgd", "learning_rate": 0.1}, {"name": "lars", "learning_rate": 2.0}])

@@ -171,7 +171,7 @@ def _counted_parts(recipe: Recipe, pod: Pod, work: Work, constants: Constants) -
     exchange = 2 * norms * 2 * (tile - 1) * constants.hop_seconds
     batch_per_core = recipe.batch_global / pod.cores
     share = constants.roofline_share * batch_per_core / (batch_per_core + constants.half_share_images)
-    sharded_by = pod.cores if is_sharded(recipe, pod.cores) else 1
+    sharded_by = pod.cores if is_sharded(recipe, pod.cores, on_cpu=False) else 1
     reads_and_writes = 5  # parameter, gradient and momentum in; parameter and momentum out
     return (
         Part(

@@ -201,7 +201,7 @@ def _gradients(recipe: Recipe, pod: Pod, facts: Compiled | None, work: Work | No
     words = in_words(largest)
     if largest.kind == "collective-permute":
         words = f"Podium's own {recipe.reduce} schedule in {len(sums)} messages"
-    if is_sharded(recipe, pod.cores):
+    if is_sharded(recipe, pod.cores, on_cpu=False):
         words += "; every core updates its share of the weights"
     return Gradients(
         words=words,

@@ -12,6 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from podium import topology
 from podium.reduce.collectives import Reduction, TorusAxes, Xla
 from podium.reduce.scheduled import ring, torus
 
@@ -35,8 +36,7 @@ def fastest(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh, names: Sequence[s
 
 def over_sockets(mesh: Mesh) -> bool:
     """Whether sums travel between processes, and not over links that the compiler knows."""
-    devices = mesh.devices.flatten()
-    return devices[0].platform == "cpu" and len({device.process_index for device in devices}) > 1
+    return topology.is_cpu(mesh) and len({device.process_index for device in mesh.devices.flat}) > 1
 
 
 def seconds_of(runs: Sequence[Run], given: jax.Array, repeats: int) -> np.ndarray:

@@ -29,7 +29,7 @@ from podium.train.evaluate import Evaluator
 from podium.train.interrupt import Interrupt, Vote
 from podium.train.meter import Meter
 from podium.train.reduction import settle
-from podium.train.step import ModelFactory, State, Step, batch_shapes, build_step, is_cpu
+from podium.train.step import ModelFactory, State, Step, batch_shapes, build_step
 from podium.train.watchdog import Watchdog
 
 
@@ -57,7 +57,7 @@ def train_recipe(
     shape, devices = topology.find_devices(recipe.torus)
     torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
     mesh = torus.mesh(devices)
-    if is_cpu(mesh):
+    if topology.is_cpu(mesh):
         heap.keep()
     run, note = Path(run), (listener or events.Listener()).note
     params = jax.eval_shape(build_step(recipe, mesh, make_model).init).params  # a network that cannot be: no run yet

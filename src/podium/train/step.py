@@ -110,7 +110,7 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
         return State(state.step + 1, new_params, stats, momenta), metrics
 
     def train(state: State, batches: Batch) -> tuple[State, Metrics]:
-        return (_unrolled if is_cpu(mesh) else lax.scan)(train_one, state, batches)
+        return (_unrolled if topology.is_cpu(mesh) else lax.scan)(train_one, state, batches)
 
     def evaluate(state: State, totals: Metrics, batch: Batch) -> Metrics:
         logits, _ = forward(state.params, state.stats, batch, train=False)
@@ -134,7 +134,7 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     def resumed(state: State) -> State:
         return replace(state, momenta=update_weights.resumed(state.momenta))
 
-    options = _CPU_OPTIONS if is_cpu(mesh) else None
+    options = _CPU_OPTIONS if topology.is_cpu(mesh) else None
     everywhere = topology.replicated(mesh)
     steps_then_batch = topology.batch_sharding(mesh, leading=1)
     batch_only = topology.batch_sharding(mesh)
@@ -172,13 +172,9 @@ def _unrolled(train_one: Callable, state: State, batches: Batch) -> tuple[State,
     return state, jax.tree.map(lambda *values: jnp.stack(values), *metrics)
 
 
-def is_cpu(mesh: Mesh) -> bool:
-    return mesh.devices.flat[0].platform == "cpu"
-
-
 def convolution_dtype(recipe: Recipe, mesh: Mesh) -> Any:
     if recipe.precision == "auto":
-        return jnp.float32 if is_cpu(mesh) else jnp.bfloat16
+        return jnp.float32 if topology.is_cpu(mesh) else jnp.bfloat16
     return {"bf16": jnp.bfloat16, "fp32": jnp.float32}[recipe.precision]
 
 
