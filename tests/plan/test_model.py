@@ -100,10 +100,21 @@ def test_the_count_of_resnet50_is_the_known_one(resnet50):
     assert resnet50.flops / 4 == pytest.approx(3 * 2 * 4.09e9, rel=0.02)
     assert len(resnet50.products) == 3 * 54 - 1  # 53 convolutions and the classifier; the images need no gradient
     assert resnet50.activation_bytes / 4 == pytest.approx(2 * 11.1e6, rel=0.01)  # 11.1 M activations, bfloat16
+    assert resnet50.norms == 53
+
+
+def test_filters_that_are_not_trained_have_no_gradient_and_no_norm():
+    """resnet7: fixed filters, then 48, 160 and 160 channels in pairs of convolutions, and the classifier."""
+    work = count(recipes.load("cifar10", ["model.classes=10"]), 1)
+    assert work.norms == 6
+    assert len(work.products) == 8 + 7 + 7  # forward; by weights; by inputs, down to the filters' bias
+    sides = [(31, 24), (31, 48), (15, 48), (15, 160), (7, 160), (7, 160), (3, 160)]
+    # bfloat16, but for the ten logits
+    assert work.activation_bytes == 2 * sum(side**2 * channels for side, channels in sides) + 4 * 10
 
 
 def test_a_roofline_is_never_faster_than_either_peak():
-    work = Work(((1e9, 1.0), (1.0, 1e9)), 1, 1)
+    work = Work(((1e9, 1.0), (1.0, 1e9)), 1, 1, 1)
     chip = CHIPS["a100"]
     assert work.roofline_seconds(chip) == pytest.approx(1e9 / chip.bf16_flops + 1e9 / chip.memory_bandwidth)
 

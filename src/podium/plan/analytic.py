@@ -21,6 +21,7 @@ class Work:
     products: tuple[tuple[float, float], ...]  # (FLOPs, bytes in and out) of every convolution and matrix product
     parameters: int
     activation_bytes: int
+    norms: int  # batch-norm layers
 
     @property
     def flops(self) -> float:
@@ -52,7 +53,7 @@ def count(recipe: Recipe, batch_per_core: int) -> Work:
         (at(flops_1, flops_2), at(bytes_1, bytes_2))
         for (flops_1, bytes_1), (flops_2, bytes_2) in zip(one.products, two.products, strict=True)
     )
-    return Work(products, one.parameters, round(at(one.activation_bytes, two.activation_bytes)))
+    return Work(products, one.parameters, round(at(one.activation_bytes, two.activation_bytes)), one.norms)
 
 
 def _of_one_core(recipe: Recipe, batch: int) -> Recipe:
@@ -79,12 +80,12 @@ def _trace(recipe: Recipe) -> Work:
     step = build_step(recipe, mesh)
     state = jax.eval_shape(step.init)
     traced = step.train.trace(state, batch_shapes(recipe, step.train_batches, steps=1))
-    equations = list(_equations(traced.jaxpr.jaxpr))
-    # Forward come first; going back, each has a gradient by its weights and, except the first, one by its input.
-    forward = equations[: (len(equations) + 1) // 3]
-    activation_bytes = sum(_bytes(equation.outvars[0].aval) for equation in forward)
+    forward = step.predict.trace(state, batch_shapes(recipe, step.eval_batches, steps=None)["image"])
+    activation_bytes = sum(_bytes(equation.outvars[0].aval) for equation in _equations(forward.jaxpr.jaxpr))
+    products = tuple(map(_product, _equations(traced.jaxpr.jaxpr)))
     parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-    return Work(tuple(map(_product, equations)), parameters, activation_bytes)
+    norms = len(jax.tree.leaves(state.stats)) // 2  # a mean and a variance each
+    return Work(products, parameters, activation_bytes, norms)
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

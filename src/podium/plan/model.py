@@ -167,8 +167,7 @@ def _counted_parts(recipe: Recipe, pod: Pod, work: Work, constants: Constants) -
     """Without a compiler's word: rooflines, one fused gradient sum, one exchange each way per norm layer."""
     bandwidth = pod.chip.memory_bandwidth / pod.chip.cores
     tile = max(1, recipe.model.norm_span // (recipe.batch_global // pod.cores))
-    norms = (len(work.products) + 1) // 3 - 1  # one behind every convolution
-    exchange = 2 * norms * 2 * (tile - 1) * constants.hop_seconds
+    exchange = 2 * work.norms * 2 * (tile - 1) * constants.hop_seconds
     batch_per_core = recipe.batch_global / pod.cores
     share = constants.roofline_share * batch_per_core / (batch_per_core + constants.half_share_images)
     sharded_by = pod.cores if is_sharded(recipe, pod.cores, on_cpu=False) else 1
@@ -190,7 +189,7 @@ def _counted_parts(recipe: Recipe, pod: Pod, work: Work, constants: Constants) -
             "batch-norm exchange",
             exchange if tile > 1 else 0.0,
             Origin.MODELLED,
-            f"{2 * norms if tile > 1 else 0} exchanges in tiles of {tile}",
+            f"{2 * work.norms if tile > 1 else 0} exchanges in tiles of {tile}",
         ),
         Part(
             "weight update",
