@@ -23,7 +23,7 @@ _AXES = TorusAxes(y=("row",), x=("col",), lane=("lane",))
 _REDUCTIONS: dict[str, Reduction] = {"xla": Xla(_AXES), "ring": ring(_AXES), "torus": torus(_AXES)}
 # Small sums run one after the other in one program and are timed together: to start a program on 16 hosts that share
 # two cores takes as long as a small sum.
-_TIMED_BYTES = 1 << 24
+_TIMED_BYTES = 1 << 25
 _PR_SET_PDEATHSIG = 1
 
 
