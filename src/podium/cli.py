@@ -30,7 +30,7 @@ _PREPARE, _PLAN = PrepareOptions(), PlanOptions()
 @dataclass(frozen=True)
 class _OneOfSeveral(Command):
     coordinator: str | None = None
-    """HOST:PORT of process 0, for a run of several processes. Found by itself on Slurm, MPI, Kubernetes and TPU VMs."""
+    """HOST:PORT of process 0, for a run of several processes. Found by itself on Slurm, Open MPI and TPU VMs."""
     processes: int | None = None
     """How many processes the run has."""
     process: int | None = None

@@ -13,6 +13,7 @@ from podium import recipe as recipes
 from podium import topology
 from podium.bench import timing
 from podium.errors import UserError
+from podium.launch import heap
 from podium.train.step import build_step
 
 
@@ -42,6 +43,7 @@ def run(case_names: tuple[str, ...], rounds: int) -> dict[str, Any]:
         from podium.bench import torch_step
     except ImportError:
         raise UserError("PyTorch is not installed; make install EXTRAS=bench brings it") from None
+    heap.keep()  # as `train` does; the allocator is the process's, so PyTorch has it too
     results: dict[str, Any] = {}
     for name in case_names:
         case = CASES[name]

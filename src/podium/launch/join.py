@@ -1,5 +1,5 @@
 """Joins the processes of a run, through JAX's own distributed runtime: `join` is called once per process, before any
-device is touched. On Slurm, Open MPI, Kubernetes and TPU VMs JAX finds the coordinator and the ranks by itself;
+device is touched. On Slurm, Open MPI and TPU VMs JAX finds the coordinator and the ranks by itself;
 anywhere else they are given. Which process may print or write is decided by those who do, with `is_first`.
 """
 

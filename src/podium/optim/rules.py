@@ -3,7 +3,7 @@ given the learning rate and, where it asks for them, the norms of the tensor tha
 come from outside, so the same rule serves a whole tensor on one chip and a slice of it on each of many.
 
 Weight decay and LARS's scaling apply to `adapted` elements only: the kernels, not batch norm's scale and bias nor the
-classifier's bias. (Adapting those too cost 74.28 → 76.14 % at batch 8k in one report.)
+classifier's bias. (Leaving those out took ResNet-50 at batch 8k from 74.28 to 76.14 % in one report.)
 """
 
 from dataclasses import dataclass

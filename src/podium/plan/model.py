@@ -48,7 +48,7 @@ def bytes_per_cycle(chip: Chip) -> float:
     return chip.memory_bandwidth / chip.clock_hz / (chip.cores * chip.tensor_cores)
 
 
-# The compiler's estimate is one of memory traffic, and the same for every chip: its cycles are bytes / 240 (226 … 251)
+# The compiler's estimate is one of memory traffic, and the same for every chip: its cycles are bytes / 240 (226 … 255)
 # for ResNet-50 at 8 … 128 images per v3 core, and one element-wise fusion takes 232,280 cycles on a v3 and 232,050 on a
 # v4. Other chips' cycles are therefore scaled by what their memory moves in one.
 V3_BYTES_PER_CYCLE = bytes_per_cycle(CHIPS["v3"])

@@ -1,6 +1,6 @@
 """From each chip's own gradients to new weights: summed over the torus, then the optimizer's rule. Either every chip
 sums everything and updates all weights, or each gets the sum of its shard, updates that, and all gather the result:
-then the rule's work and the momenta are 1/N per chip, and the links carry no more. `build_update(recipe, mesh)` gives
+then the rule's work and the momenta are 1/N per chip, and sockets carry no more. `build_update(recipe, mesh)` gives
 the one that a recipe asks for; both run inside `jax.shard_map`.
 """
 
