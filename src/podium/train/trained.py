@@ -1,20 +1,20 @@
 """A trained network, opened from its run directory: to evaluate it again, or to classify images."""
 
-import io
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from podium import topology
 from podium.data import decode
-from podium.data.crops import centre_boxes
+from podium.data.crops import eval_crops
+from podium.data.images import BadImage, trainable_jpeg
+from podium.data.loader import thread_count
 from podium.data.shards import ImageSet
 from podium.errors import UserError
-from podium.recipe import Recipe
+from podium.recipe import Data, Recipe
 from podium.report.events import Evaluated
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints
@@ -54,13 +54,7 @@ class Trained:
         return np.concatenate([self._predict(files[k : k + many]) for k in range(0, len(files), many)])
 
     def _predict(self, files: Sequence[Path]) -> np.ndarray:
-        data = self.recipe.data
-        batch = np.empty((len(files), data.image_size, data.image_size, 3), np.uint8)
-        for row, file in enumerate(files):
-            pixels = _pixels(file)
-            box = centre_boxes(data.eval_share, np.array([[pixels.shape[1], pixels.shape[0]]]))
-            decode.resize_batch([pixels], box, np.zeros(1, np.uint8), batch[row : row + 1], threads=1)
-        return np.asarray(self.step.predict(self.state, batch))
+        return np.asarray(self.step.predict(self.state, _pixels(files, self.recipe.data)))
 
 
 def open_run(run: str | Path, make_model: ModelFactory | None = None) -> Trained:
@@ -91,16 +85,26 @@ def _for_evaluation(recipe: Recipe, shape: topology.Shape) -> Recipe:
     )
 
 
-def _pixels(file: Path) -> np.ndarray:
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise UserError(f"image {file} cannot be read: {error.strerror}; give a readable file") from None
-    try:
-        return decode.decode_pixels(content)
-    except decode.DecodeError as broken:
-        try:  # not a JPEG: Pillow knows more formats
-            with Image.open(io.BytesIO(content)) as image:
-                return np.asarray(image.convert("RGB"))
-        except Exception:
-            raise UserError(f"image {file} cannot be decoded ({broken}); give a whole JPEG or PNG file") from None
+def _pixels(files: Sequence[Path], data: Data) -> np.ndarray:
+    """uint8 [file, size, size, 3]: to the bit what evaluation sees of these files once they are prepared."""
+    jpegs, sizes = [], []
+    for file in files:
+        try:
+            jpeg, width, height, _ = trainable_jpeg(file.read_bytes())
+        except OSError as error:
+            raise UserError(f"image {file} cannot be read: {error.strerror}; give a readable file") from None
+        except BadImage as bad:
+            raise _undecodable(file, str(bad)) from bad
+        jpegs.append(jpeg)
+        sizes.append((width, height))
+    pixels = np.empty((len(files), data.image_size, data.image_size, 3), np.uint8)
+    crops = eval_crops(data, np.array(sizes))
+    statuses = decode.decode_batch(jpegs, crops.boxes, crops.flips, pixels, thread_count(data))
+    for file, status in zip(files, statuses, strict=True):
+        if status:
+            raise _undecodable(file, decode.status_message(status))
+    return pixels
+
+
+def _undecodable(file: Path, reason: str) -> UserError:
+    return UserError(f"image {file} cannot be decoded ({reason}); give a whole JPEG or PNG file")
