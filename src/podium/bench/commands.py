@@ -82,7 +82,7 @@ class BenchInput(Command):
 
         from podium.bench import input as bench_input
 
-        console = Console(stderr=self.json)
+        console = Console(stderr=self.json, markup=False)
         result = bench_input.run(self.data, self.threads, self.rounds, memory_images=self.memory_images)
         bench_input.show(result, console)
         return result
@@ -142,7 +142,7 @@ class BenchAccuracy(Command):
         from podium.bench import accuracy, accuracy_page
         from podium.data.locate import locate
 
-        console = Console(stderr=self.json, highlight=False, soft_wrap=True)
+        console = Console(stderr=self.json, highlight=False, markup=False, soft_wrap=True)
         if not self.rows and not self.page:
             for name in accuracy.ROWS:
                 console.print(name)

@@ -118,7 +118,7 @@ def show(result: dict[str, Any], console: Console) -> None:
         marks = ", ".join(f"{mb:,.0f} MB after {int(n):,}" for n, mb in result["memory"]["resident_mb"].items())
         console.print(f"resident memory: {marks} images")
     for name in result["missing"]:
-        console.print(f"{_LABELS[name]}: not installed, left out; pip install 'podium\\[bench]' brings it")
+        console.print(f"{_LABELS[name]}: not installed, left out; make install EXTRAS=bench brings it")
 
 
 def _rates(images: ImageSet, threads: int, rounds: int, image_size: int) -> tuple[dict[str, list[float]], list[str]]:

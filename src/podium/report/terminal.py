@@ -4,6 +4,7 @@ import sys
 import time
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -35,7 +36,8 @@ class Terminal(events.Listener):
     """Prints to `stream`; live if that is a terminal."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(file=sys.stderr if quiet else sys.stdout, highlight=False)
+        # Notes carry paths and names as a user gave them, and [v2] is none of rich's tags.
+        self.console = Console(file=sys.stderr if quiet else sys.stdout, highlight=False, markup=False)
         self._live: Progress | None = None
         self._task: TaskID | None = None
         self._steps = 0
@@ -48,9 +50,10 @@ class Terminal(events.Listener):
     def started(self, event: events.Started) -> None:
         self._steps = event.steps
         self.console.print(
-            f"[bold]{event.recipe}[/]: {event.train_images:,} images, {event.classes} classes, "
+            f"[bold]{escape(event.recipe)}[/]: {event.train_images:,} images, {event.classes} classes, "
             f"{event.parameters / 1e6:.2f} M parameters; batch {event.batch_global} on {event.torus} {event.platform} "
             f"chips, batch norm over {event.norm_span} examples",
+            markup=True,
             soft_wrap=True,
         )
         self.note(f"run {event.run} · cache {event.cache} · {event.decoder}")
@@ -88,13 +91,14 @@ class Terminal(events.Listener):
         self.console.print(
             f"evaluation at epoch {event.epoch:.1f}: [bold]top-1 {event.top1:.2%}[/]  top-5 {event.top5:.2%}  "
             f"loss {event.loss:.3f}  ({event.images:,} images, {event.seconds:.1f} s)",
+            markup=True,
             soft_wrap=True,
         )
 
     def finished(self, event: events.Summary) -> None:
         self.close()
         table = Table(show_header=False, box=None, padding=(0, 2))
-        table.add_row("top-1 accuracy", f"[bold green]{event.accuracy:.2%}[/]")
+        table.add_row("top-1 accuracy", Text(f"{event.accuracy:.2%}", style="bold green"))
         table.add_row("top-5 accuracy", f"{event.top5:.2%}")
         table.add_row("training time", f"{duration(event.train_seconds)} (+ {event.compile_seconds:.0f} s to compile)")
         table.add_row("throughput", f"{event.images_per_second:,.0f} images/s, {bottleneck(event.input_bound)}")
