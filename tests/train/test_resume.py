@@ -154,6 +154,10 @@ def test_a_changed_recipe_or_data_set_is_refused_with_the_difference(whole, smal
     wider = dataclasses.replace(filled_in, model=dataclasses.replace(filled_in.model, name="resnet14"))
     with pytest.raises(UserError, match=r"model.name resnet8 → resnet14"):
         run_directory.claim(tmp_path / "run", wider, images, from_step=4)
+    shorter = dataclasses.replace(filled_in, epochs=2)
+    assert run_directory.claim(tmp_path / "run", shorter, images, from_step=12) == ["epochs 4.0 → 2"]
+    with pytest.raises(UserError, match="--from-step 13 lies beyond the end of 2 epochs, which are 12 steps"):
+        run_directory.claim(tmp_path / "run", shorter, images, from_step=13)
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "data_hash": "other"}))
     with pytest.raises(UserError, match=r"holds another run \(data .* → .*\)"):

@@ -53,6 +53,11 @@ def claim(run: Path, recipe: Recipe, images: ImageSet, from_step: int | None = N
             differences.append(f"data {theirs.data} → {info.data}")
         if differences:
             raise UserError(f"{run} holds another run ({', '.join(differences)}); choose another --run")
+        if from_step is not None and from_step > recipe.train_steps:
+            raise UserError(
+                f"--from-step {from_step} lies beyond the end of {recipe.epochs:g} epochs, which are "
+                f"{recipe.train_steps} steps; choose an earlier step or more epochs"
+            )
         return list(changed.values())
     if from_step is not None:
         raise UserError(f"--from-step {from_step} needs a run to go back in, and {run} holds none; give its --run")
