@@ -54,6 +54,19 @@ def saved(tmp_path_factory):
     return run
 
 
+def test_going_back_removes_later_checkpoints_and_leftovers_and_nothing_of_a_users(tmp_path):
+    with Checkpoints(tmp_path) as checkpoints:
+        for step in (1, 2):
+            checkpoints.save(laid_out(4, step), step, RECIPE, "data")
+    folder = tmp_path / "checkpoints"
+    (folder / ".DS_Store").touch()
+    for name in ("2.keep", "mine", "3.orbax-checkpoint-tmp-77"):
+        (folder / name).mkdir()
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.first_step(1, say=lambda _: None) == 1
+    assert sorted(found.name for found in folder.iterdir()) == [".DS_Store", "1", "2.keep", "mine"]
+
+
 @pytest.mark.parametrize("chips", [1, 4, 16])
 def test_a_state_comes_back_on_any_number_of_chips(saved, chips):
     with Checkpoints(saved) as checkpoints:

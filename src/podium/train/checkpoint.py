@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from podium.train.step import State, Step
 _KEPT = 3
 _HASHES = "hashes.json"
 _DAMAGED = "damaged-"
+_OURS = re.compile(r"\d+(\.orbax-checkpoint-tmp.*)?")  # a step, or what Orbax writes before it is one
 _VERSIONS = ("podium", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax logs the traceback of an error that it also raises
@@ -114,15 +116,16 @@ class Checkpoints:
 
     def _go_back_to(self, step: int) -> None:
         """Clears away what a restart after `step` must not meet: later checkpoints, damaged ones (set aside), and what
-        killed writes have left."""
+        killed writes have left. What is no checkpoint of ours stays."""
         with self._reporting():
             for found in self._directory.iterdir():
-                if found.name.isdigit() and (found / _HASHES).exists() and int(found.name) <= step:
+                complete = found.name.isdigit() and (found / _HASHES).exists()
+                if complete and int(found.name) <= step:
                     continue
-                if found.name.isdigit() and (found / _HASHES).exists() and _damage(found):
+                if complete and _damage(found):
                     shutil.rmtree(found.with_name(_DAMAGED + found.name), ignore_errors=True)
                     found.rename(found.with_name(_DAMAGED + found.name))
-                elif not found.name.startswith(_DAMAGED):
+                elif found.is_dir() and _OURS.fullmatch(found.name):
                     shutil.rmtree(found)
 
     def restore(self, step: int, programs: Step) -> State:
