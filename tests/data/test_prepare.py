@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from rich.console import Console
 from tests.data.made_sources import (
@@ -30,6 +33,8 @@ from tests.data.made_sources import (
 
 from podium.data.manifest import MANIFEST, WORK, read_manifest
 from podium.data.prepare import REPORT, PrepareOptions, Report, prepare, prepared, run
+from podium.data.prepare.layout import assign_splits
+from podium.data.prepare.sources.rows import Rows
 from podium.data.shards import ImageSet, verify
 from podium.errors import UserError
 
@@ -130,6 +135,42 @@ def test_a_share_is_held_out_by_name(tmp_path: Path) -> None:
     again = ImageSet.open(tmp_path / "less-out", "validation")
     again_names = {again.name(i) for i in range(len(again))}
     assert again_names <= names or names <= again_names
+
+
+@settings(deadline=None)
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=20).filter(lambda counts: max(counts) > 1),
+    share=st.floats(0.01, 0.99),
+    seed=st.integers(0, 99),
+    numbered=st.booleans(),
+    shuffle=st.randoms(use_true_random=False),
+)
+def test_every_class_keeps_a_training_image(
+    counts: list[int], share: float, seed: int, numbered: bool, shuffle: random.Random
+) -> None:
+    images = [(f"{label}/{i}.jpg", label) for label, count in enumerate(counts) for i in range(count)]
+
+    def splits() -> dict[str, str]:
+        rows = Rows("source")
+        rows.refuse("0/broken.jpg", "a link")
+        for name, label in images:
+            rows.add(name, 0, 1, **({"number": label} if numbered else {"class_name": f"class {label}"}))
+        table = assign_splits(rows.table(), share, seed)[0].slice(1)
+        return dict(zip(table["name"].to_pylist(), table["split"].to_pylist(), strict=True))
+
+    chosen = splits()
+    trained = {label for name, label in images if chosen[name] == "train"}
+    assert trained == set(range(len(counts)))
+    held_out = sum(split == "validation" for split in chosen.values())
+    assert held_out == min(max(1, round(share * len(images))), len(images) - len(counts))
+    shuffle.shuffle(images)
+    assert splits() == chosen
+
+
+def test_a_share_of_one_image_a_class_is_refused(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in", {f"{name}/1.jpg": jpeg(1) for name in CLASSES})
+    with pytest.raises(UserError, match=r"validation_share=0.1 of 3 images of 3 classes leaves a class none"):
+        prepare(source, tmp_path / "out", PrepareOptions(validation_share=0.1))
 
 
 def test_a_share_is_for_sources_without_validation_images(tmp_path: Path) -> None:

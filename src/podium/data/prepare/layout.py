@@ -38,7 +38,7 @@ def assign_splits(rows: pa.Table, validation_share: float, seed: int) -> tuple[p
     if validation_share and "validation" in splits:
         notes.append("validation_share is not used: the source has validation images")
     elif validation_share:
-        held_out = _hold_out(rows["name"].to_pylist(), usable, validation_share, seed)
+        held_out = np.flatnonzero(usable)[_hold_out(rows.filter(pa.array(usable)), validation_share, seed)]
         splits[held_out] = "validation"
         notes.append(f"{len(held_out):,} of {np.sum(usable):,} images are held out for validation")
     elif "validation" not in splits:
@@ -58,16 +58,20 @@ def _check_classes(class_names: list[str | None], splits: np.ndarray, by_name: n
         )
 
 
-def _hold_out(names: list[str], usable: np.ndarray, share: float, seed: int) -> np.ndarray:
+def _hold_out(rows: pa.Table, share: float, seed: int) -> np.ndarray:
     """The images whose names have the smallest hashes: an image keeps its split when others are added or
-    moved."""
+    moved. The one with the largest hash of its class is never among them: a class without it would have a
+    label and nothing to learn it from."""
     key = seed.to_bytes(8, "little")
-    rows = np.flatnonzero(usable)
-    hashes = [hashlib.blake2b(names[row].encode(), digest_size=8, key=key).digest() for row in rows]
-    count = max(1, round(share * len(rows)))
-    if count >= len(rows):
-        raise UserError(f"validation_share={share} of {len(rows)} images leaves none to train on; give more images")
-    return rows[np.argsort(np.array(hashes), kind="stable")[:count]]
+    hashes = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in rows["name"].to_pylist()]
+    order = np.argsort(np.array(hashes), kind="stable")
+    classes = rows["number"] if rows["number"].null_count == 0 else rows["class_name"]
+    last_of_class = {name: row for row, name in zip(order, classes.take(order).to_pylist(), strict=True)}
+    candidates = order[~np.isin(order, list(last_of_class.values()))]
+    if not len(candidates):
+        one_each = f"{len(rows)} images of {len(last_of_class)} classes"
+        raise UserError(f"validation_share={share} of {one_each} leaves a class none to train on; give more images")
+    return candidates[: max(1, round(share * len(rows)))]
 
 
 def lay_out(rows: pa.Table, seed: int) -> list[ShardTask]:
