@@ -6,6 +6,8 @@ hand.
 import io
 import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +30,7 @@ BACKENDS = [pillow] if native.missing else [native, pillow]
 
 @pytest.fixture(params=BACKENDS, ids=lambda module: module.__name__.rpartition("_")[2])
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(decode, "_decoder", request.param)
+    monkeypatch.setattr(decode, "_decoder", lambda: request.param)
     return decode
 
 
@@ -449,3 +451,18 @@ def test_the_choice_of_decoder_is_said() -> None:
         decode._choose("native", "no compiler")
     with pytest.raises(UserError, match="PODIUM_DECODER='opencv'"):
         decode._choose("opencv", "")
+
+
+def test_a_mistaken_choice_is_one_line_of_the_command_that_decodes(tmp_path: Path) -> None:
+    (tmp_path / "in" / "cat").mkdir(parents=True)
+    (tmp_path / "in" / "cat" / "1.jpg").write_bytes(FILES["444"])
+
+    def podium(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "podium.cli", *arguments]
+        environment = {**os.environ, "PODIUM_DECODER": "nativ"}
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert podium("--help").returncode == 0
+    done = podium("prepare", "in", "out", "--check", "decode")
+    assert done.returncode == 2
+    assert done.stderr == "podium: PODIUM_DECODER='nativ' is not known; use native or pillow, or leave it unset\n"

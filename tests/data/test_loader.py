@@ -207,3 +207,10 @@ def test_closing_ends_the_reading_ahead(small_data):
     loader.read_ahead(first_step=0)
     loader._reader.join()
     assert not loader.cache._kept
+
+
+def test_a_mistaken_choice_of_decoder_is_told_before_a_thread_reads_ahead(small_data, monkeypatch):
+    monkeypatch.setenv("PODIUM_DECODER", "nativ")
+    decode._chosen.cache_clear()
+    with pytest.raises(UserError, match="PODIUM_DECODER='nativ' is not known"):
+        TrainLoader(ImageSet.open(small_data, "train"), small_recipe(), np.arange(16))

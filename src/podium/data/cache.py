@@ -44,6 +44,7 @@ class Cache:
         self.level = level
         self.threads = threads
         self._kept: dict[int, np.ndarray] = {}
+        decode.backend()  # chosen now: a mistake in the choice is told to the caller, not by a thread that reads ahead
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="podium-cache")
 
     def decode(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, out: np.ndarray) -> np.ndarray:

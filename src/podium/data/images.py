@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
+from podium.data.decode import DecodeError
+
 PIXELS_MAX = 64 * 2**20  # 64 Mpx: 192 MiB as RGB; the largest photograph in ImageNet has 25 Mpx
 _QUALITY = 97  # of re-encoded images; with 4:4:4 chroma the loss stays below what a resize does
 
@@ -83,7 +85,7 @@ def trainable_jpeg(image: bytes, decode: Callable[[bytes], object] | None = None
     """(JPEG, width, height, re-encoded?): the very same bytes if every decoder reads them, else a
     re-encoding.
 
-    `decode`, where given, decodes the whole of an original; what it raises becomes the reason.
+    `decode`, where given, decodes the whole of an original; its DecodeError becomes the reason.
     """
     if not image:
         raise BadImage("empty file")
@@ -94,7 +96,7 @@ def trainable_jpeg(image: bytes, decode: Callable[[bytes], object] | None = None
             if decode is not None:
                 try:
                     decode(image)
-                except Exception as error:
+                except DecodeError as error:
                     raise BadImage(f"does not decode: {error}") from error
             return image, header.width, header.height, False
         kind = f"a JPEG of {header.bits} bits, {header.components} components, frame type 0x{header.frame:X},"

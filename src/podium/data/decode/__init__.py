@@ -6,6 +6,7 @@ or with PODIUM_DECODER=pillow, Pillow does the same, several times slower. Boxes
 
 import os
 from collections.abc import Sequence
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -43,26 +44,33 @@ def _choose(wanted: str, missing: str) -> tuple[ModuleType, str]:
     return native, "the native decoder (libjpeg-turbo)"
 
 
-_decoder, _reason = _choose(os.environ.get("PODIUM_DECODER", ""), native.missing)
+@cache
+def _chosen() -> tuple[ModuleType, str]:
+    """On first use, not on import: a mistake in the variable is then an error of the command that decodes."""
+    return _choose(os.environ.get("PODIUM_DECODER", ""), native.missing)
+
+
+def _decoder() -> ModuleType:
+    return _chosen()[0]
 
 
 def backend() -> str:
-    return "native" if _decoder is native else "pillow"
+    return "native" if _decoder() is native else "pillow"
 
 
 def backend_reason() -> str:
     """One line for `doctor` and the log: what decodes, and why."""
-    return _reason
+    return _chosen()[1]
 
 
 def jpeg_size(image: JpegBytes) -> tuple[int, int]:
     """Width and height from the header of a file that has its end; raises DecodeError."""
-    return _decoder.jpeg_size(_view(image))
+    return _decoder().jpeg_size(_view(image))
 
 
 def decode_pixels(image: JpegBytes) -> Uint8:
     """The whole image as RGB [h, w, 3]; raises DecodeError. Frees the GIL: call it from many threads."""
-    return _decoder.decode_pixels(_view(image))
+    return _decoder().decode_pixels(_view(image))
 
 
 def decode_batch(
@@ -75,7 +83,7 @@ def decode_batch(
     slot is black.
     """
     boxes, flips = _checked(len(images), boxes, flips, out, threads)
-    return _decoder.decode_batch([_view(image) for image in images], boxes, flips, out, threads)
+    return _decoder().decode_batch([_view(image) for image in images], boxes, flips, out, threads)
 
 
 def resize_batch(images: Sequence[Uint8], boxes: NDArray[Any], flips: NDArray[Any], out: Uint8, threads: int) -> Int32:
@@ -84,7 +92,7 @@ def resize_batch(images: Sequence[Uint8], boxes: NDArray[Any], flips: NDArray[An
     for i, image in enumerate(images):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.flags.c_contiguous:
             raise ValueError(f"image {i} is {image.dtype}{list(image.shape)}; needs packed uint8 [h, w, 3]")
-    return _decoder.resize_batch(images, boxes, flips, out, threads)
+    return _decoder().resize_batch(images, boxes, flips, out, threads)
 
 
 def _view(image: JpegBytes) -> Uint8:
