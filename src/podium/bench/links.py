@@ -19,16 +19,16 @@ from podium.errors import UserError
 
 _NETNS_ETC = Path("/etc/netns")
 # Large frames: at 1500 bytes each, 16 hosts on two cores are bound by the kernel's work per packet and not by their
-# links (seen, 4 MB at 200 Mbit/s: 0.97 s against 0.29 s), and two frames of 9000 cost an acknowledgement more than
-# one of twice the size (seen, 4 MB at 100 Mbit/s: 0.287 against 0.271 s). Larger ones would pass faster still, but
-# for the wrong reason: an idle link saves up tokens for one frame, and at 36 kB the ring outruns its own bound.
+# links (seen, 4 MB at 200 Mbit/s: 0.97 s against 0.29 s). Larger ones than these pass faster still, but for the wrong
+# reason: an idle link saves up tokens for one frame, and a ring, which rests between its ticks, outruns its own bound
+# (seen, 4 MB at 100 Mbit/s: by 9 % with this size, by 21 % with twice this size).
 _FRAME_BYTES = 18_000
 # A bucket must hold a frame. It is 1.6 ms of a 100 Mbit/s link: so much idle time a link can make good, not more.
 _BURST_BYTES = 20_000
 # More than a message, so that a full link delays and never drops.
 _QUEUE_BYTES = 64_000_000
 # Links carry data both ways, and an acknowledgement, or gloo's word that a buffer is ready, should not wait behind a
-# whole message going the same way: short packets go first (seen, 4 MB on 16 hosts: 0.287 against 0.306 s), and few of
+# whole message going the same way: short packets go first (seen, 4 MB on 16 hosts: 0.27 against 0.30 s), and few of
 # the long ones wait (seen, 16 MB on 9 hosts: 57 % of the bound with the kernel's default of some MB in flight per
 # socket, 78 % with two packets). Reno, because cubic takes that wait for congestion (seen: 52 against 48 % on 16
 # hosts). Buffers hold a whole message; windows outlive the pauses between.
