@@ -253,6 +253,19 @@ def test_nothing_usable_is_an_error(tmp_path: Path) -> None:
         prepare(_folder(tmp_path / "b", {"train/cat/1.jpg": jpeg(1), "val/1.jpg": jpeg(1)}), tmp_path / "out-b")
 
 
+def test_images_whose_names_are_not_utf8_are_left_out_and_listed(tmp_path: Path) -> None:
+    latin = os.fsdecode(b"caf\xe9")
+    source = _folder(tmp_path / "in", folder_files() | {f"train/cat/{latin}.jpg": jpeg(1)})
+    report = prepare(source, tmp_path / "out")
+    assert report.images == {"train": 24, "validation": 6}
+    assert [(item.name, item.reason) for item in report.left_out] == [
+        ("train/cat/caf?.jpg", "its path or class is not UTF-8; rename it")
+    ]
+    nothing_else = _folder(tmp_path / "b", {f"{latin}/{i}.jpg": jpeg(i) for i in range(2)})
+    with pytest.raises(UserError, match=r"caf\?/0.jpg cannot be used: .* is not UTF-8; rename it \(and 1 more\)"):
+        prepare(nothing_else, tmp_path / "out-b", PrepareOptions(validation_share=0.1))
+
+
 def test_a_damaged_scan_is_found_where_asked(tmp_path: Path) -> None:
     source = _folder(tmp_path / "in", folder_files() | {"train/cat/noise.jpg": undecodable_jpeg()})
     assert prepare(source, tmp_path / "a").left_out == ()

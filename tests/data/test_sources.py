@@ -222,6 +222,31 @@ def test_links_out_of_a_folder_are_refused(tmp_path: Path) -> None:
     assert rows.filter(rows["refused"].is_null())["name"].to_pylist() == ["cat/1.jpg", "cat/3.jpg"]
 
 
+LATIN = os.fsdecode(b"caf\xe9")
+
+
+def test_files_and_classes_that_are_not_utf8_are_refused_by_name(tmp_path: Path) -> None:
+    files = {"cat/1.jpg": b"x", f"cat/{LATIN}.jpg": b"x", f"{LATIN}/2.jpg": b"x"}
+    reason = "its path or class is not UTF-8; rename it"
+    _write_files(str(tmp_path / "in"), files)
+    _, rows = _scan(str(tmp_path / "in"), tmp_path)
+    assert _refusals(rows) == {"cat/caf?.jpg": reason, "caf?/2.jpg": reason}
+    assert rows.filter(rows["refused"].is_null())["name"].to_pylist() == ["cat/1.jpg"]
+    # Of a member of a tar only the class matters: its bytes are found by their place.
+    _, rows = _archive(tmp_path, "a.tar", tar_bytes(files))
+    assert _refusals(rows) == {"caf?/2.jpg": reason}
+    label = json.dumps({"label": LATIN}).encode()
+    _, rows = _archive(tmp_path, "w.tar", tar_bytes({"1.jpg": b"x", "1.json": label}))
+    assert _refusals(rows) == {"1.jpg": reason}
+
+
+@pytest.mark.parametrize("source", [f"{LATIN}.tar", "."], ids=["the archive", "its folder"])
+def test_archives_and_sources_that_are_not_utf8_are_told(tmp_path: Path, source: str) -> None:
+    _write_files(str(tmp_path), {f"{LATIN}.tar": tar_bytes({"cat/1.jpg": b"x"})})
+    with pytest.raises(UserError, match=r"caf\?.* is not UTF-8; rename it"):
+        find(f"{tmp_path}/{source}")
+
+
 def test_archives_may_be_links(tmp_path: Path) -> None:
     """As they are in the cache of the Hugging Face hub."""
     (tmp_path / "blob").write_bytes(tar_bytes({"cat/1.jpg": b"1"}))

@@ -68,7 +68,7 @@ def _hold_out(rows: pa.Table, share: float, seed: int) -> np.ndarray:
     classes = rows["number"] if rows["number"].null_count == 0 else rows["class_name"]
     last_of_class = {name: row for row, name in zip(order, classes.take(order).to_pylist(), strict=True)}
     candidates = order[~np.isin(order, list(last_of_class.values()))]
-    if not len(candidates):
+    if len(rows) and not len(candidates):
         one_each = f"{len(rows)} images of {len(last_of_class)} classes"
         raise UserError(f"validation_share={share} of {one_each} leaves a class none to train on; give more images")
     return candidates[: max(1, round(share * len(rows)))]

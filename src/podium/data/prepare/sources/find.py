@@ -13,6 +13,7 @@ from typing import Any
 
 import fsspec
 
+from podium.data.prepare.sources.rows import is_utf8, printable
 from podium.errors import UserError
 
 _IMAGE_ENDING = re.compile(r"\.(jpe?g?|png|gif|bmp|webp|tiff?|p[gp]m|jp2|avif)$", re.I)
@@ -78,6 +79,8 @@ def find(source: str, train: str | None = None, validation: str | None = None) -
         if (_ARCHIVE_ENDINGS.search(file.name) or len(files) == 1) and file.refused != _NOT_REGULAR
     ]
     if archives:
+        for file in archives:
+            _check_utf8(file.path)
         return Found(archives, folder=False)
     refused = next((f" ({file.name}: {file.refused})" for file in files if file.refused), "")
     wanted = "images in class folders, tars, TFRecords or Parquet files"
@@ -124,6 +127,7 @@ def _inside(source: str, pattern: str | None) -> str | None:
 
 def _list(source: str) -> list[SourceFile]:
     """Sorted by name, so that the same source always gives the same list."""
+    _check_utf8(source)
     try:
         if "://" in source:
             files = [file for pattern in expand_braces(source) for file in _list_remote(pattern)]
@@ -137,6 +141,11 @@ def _list(source: str) -> list[SourceFile]:
     if not files:
         raise UserError(f"{source} matches no files; give a folder, an archive, or a pattern that finds some")
     return sorted(files, key=lambda file: file.name)
+
+
+def _check_utf8(path: str) -> None:
+    if not is_utf8(path):
+        raise UserError(f"the path {printable(path)} is not UTF-8; rename it, at each ? it shows")
 
 
 def _list_remote(pattern: str) -> Iterator[SourceFile]:

@@ -43,7 +43,11 @@ class Rows:
         class_name: str | None = None,
         path: str | None = None,
     ) -> None:
-        self._append(path or self._path, offset, image_bytes, name, split, number, class_name, None)
+        path = path or self._path
+        if is_utf8(path) and is_utf8(class_name or ""):
+            self._append(path, offset, image_bytes, name, split, number, class_name, None)
+        else:
+            self.refuse(name, "its path or class is not UTF-8; rename it", split)
 
     def refuse(self, name: str, reason: str, split: str | None = None) -> None:
         self._append(self._path, 0, 0, name, split, None, None, reason)
@@ -53,12 +57,20 @@ class Rows:
             column.append(value)
 
     def table(self) -> pa.Table:
-        # Names come from archives, where they need not be Unicode: `surrogateescape` marks what Arrow would
-        # refuse.
         names = SCHEMA.get_field_index("name")
-        self._columns[names] = [name.encode(errors="replace").decode() for name in self._columns[names]]
+        self._columns[names] = [printable(name) for name in self._columns[names]]
         arrays = [pa.array(column, field.type) for column, field in zip(self._columns, SCHEMA, strict=True)]
         return pa.table(arrays, schema=SCHEMA)
+
+
+def printable(name: str) -> str:
+    """Names of files and of members of archives need not be Unicode: Python marks the bytes that are not by
+    surrogates, which neither Arrow nor a terminal takes."""
+    return name.encode(errors="replace").decode()
+
+
+def is_utf8(name: str) -> bool:
+    return printable(name) == name
 
 
 def number_classes(rows: pa.Table, known: Sequence[str], one_based: bool) -> tuple[tuple[str, ...], np.ndarray]:
