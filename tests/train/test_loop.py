@@ -1,10 +1,12 @@
 """Whole runs on small data: records, resume, evaluation, and every way a run can be refused."""
 
+import contextlib
 import json
 
 import numpy as np
 import pytest
-from tests.train.small_runs import Heard, small_recipe
+from tests.full_disk import full_disk
+from tests.train.small_runs import At, Heard, small_recipe
 
 from podium import recipe as recipes
 from podium.errors import UserError
@@ -72,6 +74,24 @@ def test_an_unwritable_place_is_one_clear_line(small_data, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write to"):
         train_recipe(small_recipe(), small_data, tmp_path / "file" / "run")
+
+
+def test_a_full_disk_ends_a_run_in_one_line(small_data, tmp_path):
+    """Every write to a file fails from the report of step 3 on, before there is a checkpoint."""
+    line = r"run/metrics\.jsonl could not be written: File too large; make room or make it writable, then run"
+    with contextlib.ExitStack() as filled:
+        fill = At(3, lambda: filled.enter_context(full_disk()))
+        with pytest.raises(UserError, match=line):
+            train_recipe(small_recipe(), small_data, tmp_path / "run", listener=fill)
+
+
+def test_a_full_disk_at_the_start_and_at_the_end_is_one_line_too(small_data, tmp_path):
+    run = tmp_path / "run"
+    with pytest.raises(UserError, match=r"summary\.json could not be written: Is a directory; make room"):
+        train_recipe(small_recipe(), small_data, run, listener=At(24, (run / "summary.json").mkdir))
+    (run / "summary.json").rmdir()
+    with full_disk(), pytest.raises(UserError, match=r"run\.json could not be written: File too large; make room"):
+        train_recipe(small_recipe(torus="1x1"), small_data, run)
 
 
 def test_evaluations_end_with_dispatches():

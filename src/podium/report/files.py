@@ -1,13 +1,55 @@
-"""The run directory's records: metrics.jsonl, one JSON object a line, and TensorBoard events."""
+"""The run directory's records: metrics.jsonl, one JSON object a line, and TensorBoard events. Both hand each event to
+the kernel at once, so that a full disk is told by the write that meets it, in one line, and holds nobody up.
+"""
 
+import contextlib
 import json
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from tensorboardX import SummaryWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary as Scalars
+from tensorboardX.record_writer import masked_crc32c
 
 from podium.data.manifest import write_atomic
+from podium.errors import UserError
 from podium.report.events import Evaluated, Hosts, Listener, Progress, Summary
+
+
+class _Appended:
+    """A file of the run that grows by whole records."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with reporting(path):
+            path.parent.mkdir(exist_ok=True)
+            self._file = path.open("ab")
+
+    def write(self, record: bytes) -> None:
+        with reporting(self._path):
+            self._file.write(record)
+            self._file.flush()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # only what a failed write has left, and that was told
+            self._file.close()
+
+
+@contextlib.contextmanager
+def reporting(path: Path) -> Iterator[None]:
+    """Tells of a disk that is full, or lost, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{path} could not be written: {error.strerror}; make room or make it writable, then run the same command "
+            f"again"
+        ) from error
 
 
 class JsonLines(Listener):
@@ -16,9 +58,10 @@ class JsonLines(Listener):
 
     def __init__(self, run: Path, first_step: int = 0) -> None:
         path = run / "metrics.jsonl"
-        if path.exists():
-            write_atomic(path, "".join(line for line in path.open() if _stays(line, first_step)))
-        self._file = path.open("a", buffering=1)
+        with reporting(path):
+            if path.exists():
+                write_atomic(path, "".join(line for line in path.open() if _stays(line, first_step)))
+        self._file = _Appended(path)
 
     def progress(self, event: Progress) -> None:
         self._write("train", event)
@@ -36,7 +79,7 @@ class JsonLines(Listener):
         self._file.close()
 
     def _write(self, kind: str, event: Progress | Hosts | Evaluated | Summary) -> None:
-        self._file.write(json.dumps({"event": kind, **asdict(event)}) + "\n")
+        self._file.write(json.dumps({"event": kind, **asdict(event)}).encode() + b"\n")
 
 
 def _stays(line: str, first_step: int) -> bool:
@@ -49,20 +92,35 @@ def _stays(line: str, first_step: int) -> bool:
 
 
 class TensorBoard(Listener):
+    """Not through tensorboardX's writer: its thread dies of the first write that fails, and whoever adds an event then
+    waits forever for a place in its queue."""
+
     def __init__(self, run: Path, first_step: int = 0) -> None:
-        self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=first_step + 1)
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"  # as TensorBoard looks for it
+        self._file = _Appended(run / "tensorboard" / name)
+        self._write(file_version="brain.Event:2")
+        self._write(step=first_step + 1, session_log=SessionLog(status=SessionLog.START))  # hides what is done again
 
     def progress(self, event: Progress) -> None:
-        for name in ("loss", "top1", "learning_rate", "images_per_second", "input_bound"):
-            self._writer.add_scalar(f"train/{name}", getattr(event, name), event.step)
+        self._scalars("train", event, ("loss", "top1", "learning_rate", "images_per_second", "input_bound"))
 
     def hosts(self, event: Hosts) -> None:
-        for name in ("step_seconds", "input_wait_seconds", "input_wait_seconds_most", "memory_bytes_most"):
-            self._writer.add_scalar(f"hosts/{name}", getattr(event, name), event.step)
+        names = ("step_seconds", "input_wait_seconds", "input_wait_seconds_most", "memory_bytes_most")
+        self._scalars("hosts", event, names)
 
     def evaluated(self, event: Evaluated) -> None:
-        for name in ("loss", "top1", "top5"):
-            self._writer.add_scalar(f"evaluation/{name}", getattr(event, name), event.step)
+        self._scalars("evaluation", event, ("loss", "top1", "top5"))
 
     def close(self) -> None:
-        self._writer.close()
+        self._file.close()
+
+    def _scalars(self, group: str, event: Progress | Hosts | Evaluated, names: Sequence[str]) -> None:
+        values = [Scalars.Value(tag=f"{group}/{name}", simple_value=getattr(event, name)) for name in names]
+        self._write(step=event.step, summary=Scalars(value=values))
+
+    def _write(self, **fields: Any) -> None:
+        """One record, framed as in a TFRecord."""
+        data = Event(wall_time=time.time(), **fields).SerializeToString()
+        length = struct.pack("<Q", len(data))
+        crcs = [struct.pack("<I", masked_crc32c(part)) for part in (length, data)]
+        self._file.write(length + crcs[0] + data + crcs[1])

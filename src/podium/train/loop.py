@@ -6,6 +6,7 @@ step.
 import contextlib
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +23,7 @@ from podium.launch import agree, heap
 from podium.launch.join import is_first
 from podium.recipe import Recipe, to_dict
 from podium.report import events
-from podium.report.files import JsonLines, TensorBoard
+from podium.report.files import JsonLines, TensorBoard, reporting
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints, NotFinite, versions, weights_hash
 from podium.train.evaluate import Evaluator
@@ -67,7 +68,8 @@ def train_recipe(
         from_step = None  # the same command again, after a restart: it has gone back already and now goes on
     first_step = agree.on_first(lambda: checkpoints.first_step(from_step, note))
     if changes or from_step is not None:
-        agree.on_first(lambda: run_directory.record_changes(run, recipe, first_step, changes, from_step))
+        record = partial(run_directory.record_changes, run, recipe, first_step, changes, from_step)
+        agree.on_first(reporting(run / "run.json")(record))
     recipe = settle(recipe, mesh, params, run)
     step = build_step(recipe, mesh, make_model)
 
@@ -148,7 +150,7 @@ def train_recipe(
         checkpoints.wait()
         assert evaluation is not None  # the last step is always evaluated
         summary = meter.summary(evaluation, programs.compile_seconds, run, weights_hash(state))
-        agree.on_first(lambda: run_directory.finish(run, asdict(summary)))
+        agree.on_first(reporting(run / "summary.json")(lambda: run_directory.finish(run, asdict(summary))))
         listener.finished(summary)
     return summary
 
