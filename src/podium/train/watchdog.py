@@ -98,8 +98,12 @@ class Watchdog:
 
     def _end_hung(self, signs: dict[int, _Sign]) -> None:
         stacks = self._run / f"stacks-{jax.process_index()}.txt"
-        with stacks.open("w") as file:
-            faulthandler.dump_traceback(file, all_threads=True)
+        try:
+            with stacks.open("w") as file:
+                faulthandler.dump_traceback(file, all_threads=True)
+            written = f"stacks in {stacks}"
+        except OSError as error:  # of the disk, perhaps, that nothing moves on
+            written = f"stacks could not be written to {stacks} ({error.strerror})"
         furthest = max(signs.values(), key=lambda sign: sign.moves, default=None)
         behind = [
             f"process {process} {sign}" for process, sign in signs.items() if furthest and sign.moves < furthest.moves
@@ -108,9 +112,11 @@ class Watchdog:
             missing = f"{' and '.join(behind)} did not come to where the others are: {furthest.where}"
         else:
             missing = self._where
-        self._end(f"nothing moved for {self._stall_looks * _LOOK_SECONDS:.0f} s: {missing}; stacks in {stacks}")
+        self._end(f"nothing moved for {self._stall_looks * _LOOK_SECONDS:.0f} s: {missing}; {written}")
 
     def _end(self, why: str) -> NoReturn:
         line = f"podium: process {jax.process_index()}: {why}; the same command goes on after the last checkpoint"
-        print(line, file=sys.stderr, flush=True)
-        os._exit(EXIT_HUNG)  # an orderly end would wait for the others
+        try:
+            print(line, file=sys.stderr, flush=True)
+        finally:  # whether or not anybody can read it
+            os._exit(EXIT_HUNG)  # an orderly end would wait for the others
