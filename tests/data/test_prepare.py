@@ -30,6 +30,7 @@ from tests.data.made_sources import (
     undecodable_jpeg,
     write_files,
 )
+from tests.full_disk import full_disk
 
 from podium.data.manifest import MANIFEST, WORK, read_manifest
 from podium.data.prepare import REPORT, PrepareOptions, Report, prepare, prepared, run
@@ -347,6 +348,31 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
         prepare(_folder(tmp_path / "in"), tmp_path / "out")
     with pytest.raises(UserError, match="cannot be made"):
         prepare(tmp_path / "in", tmp_path / "out" / "thesis.tex")
+
+
+def test_a_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / WORK).write_text("a file in the place of the work folder")
+    with pytest.raises(UserError, match=r"out could not be written: File exists; make room or make it writable"):
+        prepare(_folder(tmp_path / "in"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("kind", ["folder", "tar.gz", "parquet"])
+def test_a_full_disk_is_one_line_and_the_same_command_resumes(tmp_path: Path, kind: str) -> None:
+    files = {"folder": folder_files(), "tar.gz": {"all.tar.gz": tar_bytes(folder_files(), "w:gz")}}
+    source = _folder(tmp_path / "in", files.get(kind) or SOURCES[kind][0](tmp_path))
+    with full_disk(4000), pytest.raises(UserError, match=r"out could not be written: File too large; make room"):
+        prepare(source, tmp_path / "out")
+    assert prepare(source, tmp_path / "out").images == {"train": 24, "validation": 6}
+    verify(tmp_path / "out")
+
+
+def test_a_terminal_that_is_gone_is_not_taken_for_a_disk(tmp_path: Path) -> None:
+    def gone(stage: str, done: int, total: int) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        prepare(_folder(tmp_path / "in"), tmp_path / "out", progress=gone)
 
 
 def test_two_at_once_prepare_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 and for the whole. It is written last and atomically, so a directory without one is unfinished. The shards
 themselves are the business of `shards`."""
 
+import errno
 import hashlib
 import json
 import os
@@ -16,6 +17,8 @@ FORMAT = "podium-shards-1"
 MANIFEST = "manifest.json"
 WORK = ".prepare"
 """The folder inside an output directory where `prepare` keeps its journal until the manifest is written."""
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What only writing fails with, never the reading of a source."""
 
 
 @dataclass(frozen=True)

@@ -91,11 +91,19 @@ def prepare(
     options, started, directory = options or PrepareOptions(), time.monotonic(), Path(out)
     found = find(os.fspath(source), options.train, options.validation)
     plan = _plan(found, options)
-    report = _finished(directory, plan)
-    if report is None:
-        with Journal.claim(directory, plan, say) as journal:
-            # Another process may have finished it while this one waited for the claim.
-            report = _finished(directory, plan) or _prepare(found, directory, journal, plan, options, started, progress)
+    try:
+        report = _finished(directory, plan)
+        if report is None:
+            with Journal.claim(directory, plan, say) as journal:
+                # Another process may have finished it while this one waited for the claim.
+                report = _finished(directory, plan)
+                report = report or _prepare(found, directory, journal, plan, options, started, progress)
+    except BrokenPipeError:  # of a terminal that hears of the progress; a directory has none
+        raise
+    except OSError as error:  # of `out`: a source that cannot be read has its own words before
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        how = "make room or make it writable, then run the same podium prepare again, and it resumes"
+        raise UserError(f"{directory} could not be written: {reason}; {how}") from error
     return report
 
 

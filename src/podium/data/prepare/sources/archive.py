@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import fsspec
 import pyarrow as pa
 
-from podium.data.manifest import publish, temporary_name
+from podium.data.manifest import NO_ROOM, publish, temporary_name
 from podium.data.prepare.sources.find import SourceFile
 from podium.data.prepare.sources.parquet import scan_parquet
 from podium.data.prepare.sources.rows import SCHEMA
@@ -81,6 +81,8 @@ def _at_hand(file: SourceFile, copy: Path) -> str:
             _copy(decompress(opened) if decompress else opened, copy)
             return str(copy)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            raise
         raise UserError(f"{file.path} cannot be read to its end ({error}); get a whole copy of it") from error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from podium.data.manifest import publish, temporary_name
+from podium.data.manifest import NO_ROOM, publish, temporary_name
 from podium.data.prepare.sources.rows import Rows
 from podium.errors import UserError
 
@@ -44,6 +44,8 @@ def scan_parquet(path: str, file_name: str, split: str | None, unpacked: Path) -
         publish(temporary, unpacked)
         return classes, rows.table()
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            raise
         raise UserError(f"{file_name} is not readable Parquet ({error}); get a whole copy of it") from error
 
 
