@@ -43,7 +43,7 @@ class Ended:
     err: str
 
 
-def podium(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+def podium(*arguments: str, folder: Path | None = None, **environment: str) -> subprocess.Popen[str]:
     # conftest's chips must not become this process's
     inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     return subprocess.Popen(
@@ -51,6 +51,7 @@ def podium(*arguments: str, **environment: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=folder,
         env=inherited | {"JAX_PLATFORMS": "cpu"} | environment,
     )
 
@@ -65,22 +66,40 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
-def together(command: str, *of_each: list[str], of_last: dict[str, str] | None = None) -> list[Ended]:
-    """One process of the command per list of arguments; the last may have an environment of its own."""
-    port = free_port()
+def together(
+    command: str, *of_each: list[str], of_last: dict[str, str] | None = None, last_in: Path | None = None
+) -> list[Ended]:
+    """One process of the command per list of arguments; the last may have an environment and a folder of its own."""
+    port, last = free_port(), len(of_each) - 1
     running = [
         podium(
             command, "--json", "--coordinator", f"127.0.0.1:{port}",
             "--processes", str(len(of_each)), "--process", str(k), *arguments,
-            **(of_last or {} if k == len(of_each) - 1 else {}),
+            folder=last_in if k == last else None, **(of_last or {} if k == last else {}),
         )
         for k, arguments in enumerate(of_each)
     ]  # fmt: skip
     return [ended(process) for process in running]
 
 
-def train_together(*of_each: list[str]) -> list[Ended]:
-    return together("train", *of_each)
+def two_of(program: str, *arguments: str) -> list[Ended]:
+    """Two processes of a Python program, which gets the coordinator's address, its own number and the arguments."""
+    address = f"127.0.0.1:{free_port()}"
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, address, str(process), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        )
+        for process in range(2)
+    ]
+    return [ended(process) for process in both]
+
+
+def train_together(*of_each: list[str], last_in: Path | None = None) -> list[Ended]:
+    return together("train", *of_each, last_in=last_in)
 
 
 def metrics(run: Path, kind: str = "train") -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -46,6 +47,25 @@ def test_a_process_with_another_recipe_is_named_before_the_first_step(arguments,
         assert "process 1 on" in process.err
         assert "has another recipe than process 0" in process.err
     assert not run.exists()
+
+
+def test_a_process_whose_copy_of_the_data_lacks_a_shard_ends_all(arguments, small_data, tmp_path):
+    copy, run = tmp_path / "copy", ["--run", str(tmp_path / "run")]
+    shutil.copytree(small_data, copy)
+    next(copy.glob("validation-*.arrow")).unlink()
+    both = train_together([*arguments, *run], [*arguments, *run, "--data", str(copy)])
+    for process in both:
+        assert process.code == 2
+        assert "is damaged ([Errno 2] No such file or directory" in process.err
+        assert "copy it again or prepare the data again (process 1 on" in process.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_not_where_all_processes_see_it_ends_all(arguments, tmp_path):
+    run = os.path.relpath(tmp_path / "run")
+    for process in train_together(*[[*arguments, "--run", run]] * 2, last_in=tmp_path):
+        assert process.code == 2
+        assert f"cannot be written to {run}: No such file or directory; choose another --run (process" in process.err
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ import json
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
 from podium.errors import UserError
 from podium.launch.join import is_first, process_count, runtime
 
+_T = TypeVar("_T")
 _gathering = itertools.count()
 _PATIENCE_MS = 7 * 24 * 3600 * 1000  # one may prepare a data set meanwhile; the loss of a process ends the wait
 _LEAVING_SECONDS, _LOOK_SECONDS = 5.0, 0.02
@@ -61,6 +62,13 @@ def on_first(act: Callable[[], Any]) -> Any:
     return _together(act, acting=is_first())[0]
 
 
+def everywhere(act: Callable[[], _T]) -> _T:
+    """Every process acts and returns what it alone needs, of any kind. If one fails, all do."""
+    mine: list[_T] = []
+    _together(lambda: mine.append(act()), acting=True)
+    return mine[0]
+
+
 def once_per_host(act: Callable[[], Any]) -> Any:
     """Every process acts (and returns its own JSON value), but what process 0 leaves on disk is there when the others
     begin, and what the first of a host leaves there for the rest of that host. If one fails, all do."""
@@ -70,16 +78,27 @@ def once_per_host(act: Callable[[], Any]) -> Any:
 
 
 def _together(act: Callable[[], Any], acting: bool) -> list[Any]:
+    """What each process that is acting returned. A user's mistake is told alike by all; any other failure is raised as
+    it is where it happened, and in a line by the others, who would else wait for a process that is gone."""
     said: dict[str, Any] = {}
+    failure = None
     if acting:
         try:
             said = {"value": act()}
         except UserError as error:
-            said = {"error": str(error), "host": socket.gethostname()}
-    of_all = gather(said)
+            said = {"mistake": str(error)}
+        except Exception as error:
+            first_line = str(error).partition("\n")[0]
+            failure, said = error, {"failure": f"{type(error).__name__}: {first_line}"}
+    of_all = gather(said | {"host": socket.gethostname()})
+    if failure:
+        raise failure
     for process, theirs in enumerate(of_all):
-        if "error" in theirs:
-            raise UserError(theirs["error"] + (f" (process {process} on {theirs['host']})" if process else ""))
+        who = f"process {process} on {theirs['host']}"
+        if "failure" in theirs:
+            raise RuntimeError(f"{who} has failed: {theirs['failure']}")
+        if "mistake" in theirs:
+            raise UserError(theirs["mistake"] + (f" ({who})" if process else ""))
     return [theirs.get("value") for theirs in of_all]
 
 

@@ -52,8 +52,7 @@ def train_recipe(
     the run early with a checkpoint and the exception `Stopped`; a run that does not move for `stall_minutes` ends the
     process.
     """
-    images, validation = ImageSet.open(data, "train"), ImageSet.open(data, "validation")
-    recipe = recipe.for_data(len(images.classes), len(images), len(validation))
+    recipe, images, validation = agree.everywhere(lambda: _open(recipe, data))
     agree.check_same({"recipe": to_dict(recipe), "data": images.content_hash, "versions": versions()})
     shape, devices = topology.find_devices(recipe.torus)
     torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
@@ -63,7 +62,7 @@ def train_recipe(
     run, note = Path(run), (listener or events.Listener()).note
     params = jax.eval_shape(build_step(recipe, mesh, make_model).init).params  # a network that cannot be: no run yet
     changes = agree.on_first(lambda: run_directory.claim(run, recipe, images, from_step))
-    checkpoints = Checkpoints(run)
+    checkpoints = agree.everywhere(lambda: Checkpoints(run))
     if not changes and from_step == agree.on_first(lambda: run_directory.went_back_to(run)):
         from_step = None  # the same command again, after a restart: it has gone back already and now goes on
     first_step = agree.on_first(lambda: checkpoints.first_step(from_step, note))
@@ -153,6 +152,12 @@ def train_recipe(
         agree.on_first(reporting(run / "summary.json")(lambda: run_directory.finish(run, asdict(summary))))
         listener.finished(summary)
     return summary
+
+
+def _open(recipe: Recipe, data: str | Path) -> tuple[Recipe, ImageSet, ImageSet]:
+    """The images to train on and those to evaluate on, and the recipe that knows how many they are."""
+    images, validation = ImageSet.open(data, "train"), ImageSet.open(data, "validation")
+    return recipe.for_data(len(images.classes), len(images), len(validation)), images, validation
 
 
 def _listeners(listener: events.Listener, run: Path, first_step: int) -> events.Listener:
