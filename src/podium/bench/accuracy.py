@@ -7,6 +7,7 @@ ends. Accuracy is what counts: seconds are recorded, and compared by nobody.
 import difflib
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -140,7 +141,8 @@ def _run(arguments: list[str], processes: int) -> str:
     lines = ended.stderr.strip().splitlines()
     # Where one process says what the matter is, the others only say that they have lost it, and later.
     explained = [line.removeprefix("podium: ") for line in lines if line.startswith("podium: ")]
-    return [*explained, *lines[-1:], "no message"][0] if ended.returncode else ""
+    fatal = [line for line in lines if re.match(r"F\d{4} ", line)]  # of the runtime, before a stack of addresses
+    return [*explained, *fatal, *lines[-1:], "no message"][0] if ended.returncode else ""
 
 
 def _holds(run: Path, wanted: recipes.Recipe) -> bool:
