@@ -5,11 +5,10 @@ import json
 import os
 import signal
 import subprocess
-import sys
 
 import psutil
 import pytest
-from tests.launch.processes import RECIPE, ended, free_port, metrics, podium
+from tests.launch.processes import RECIPE, ended, metrics, podium, two_of
 
 from podium.errors import EXIT_HUNG, EXIT_STOPPED, UserError
 from podium.launch.local import launch
@@ -88,27 +87,43 @@ def test_a_job_that_is_told_to_end_is_not_started_again(launched, tmp_path):
     assert "starting again" not in stopped.err
 
 
+def test_a_time_limit_that_leaves_no_time_for_an_evaluation_stops_before_it(small_data, tmp_path):
+    """The first evaluation claims to have taken days. A wish counts two dispatches later, and is made in time."""
+    program = """
+import dataclasses, sys
+from podium.launch import compilation_cache
+from podium.launch.join import Cluster, join
+from podium.train import loop
+from tests.train.small_runs import small_recipe
+class Evaluator(loop.Evaluator):
+    def __call__(self, *arguments):
+        return dataclasses.replace(super().__call__(*arguments), seconds=1e6)
+loop.Evaluator = Evaluator
+address, process, data, run = sys.argv[1:]
+join(Cluster(address, 2, int(process)))
+compilation_cache.enable()
+loop.train_recipe(small_recipe(evaluate_every_epochs=1), data, run, max_minutes=1000)
+"""
+    for end in two_of(program, str(small_data), str(tmp_path / "run")):
+        assert "Stopped: time limit: stopped after step 12, which is saved" in end.err
+    assert [line["step"] for line in metrics(tmp_path / "run", "evaluation")] == [6]
+
+
 def test_a_process_that_hangs_is_named_and_every_stack_written(small_data, tmp_path):
     """Process 0 hangs while it reports step 2, two dispatches later; process 1 goes on to a checkpoint."""
     program = """
 import sys, threading
+from podium.launch import compilation_cache
 from podium.launch.join import Cluster, join
 from podium.train.loop import train_recipe
 from tests.train.small_runs import At, small_recipe
 address, process, data, run = sys.argv[1:]
 join(Cluster(address, 2, int(process)))
+compilation_cache.enable()
 hang = At(2, threading.Event().wait)
 train_recipe(small_recipe(), data, run, listener=hang, stall_minutes=2 / 60)
 """
-    address = f"127.0.0.1:{free_port()}"
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, address, str(k), str(small_data), str(tmp_path / "run")],
-            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        )
-        for k in range(2)
-    ]  # fmt: skip
-    ends = [(process.communicate()[1], process.returncode) for process in both]
+    ends = [(end.err, end.code) for end in two_of(program, str(small_data), str(tmp_path / "run"))]
     assert EXIT_HUNG in [code for _, code in ends], ends  # the one that ends first may take the other with it
     told = next(err for err, code in ends if code == EXIT_HUNG)
     assert "nothing moved for 2 s: process 0 (" in told

@@ -63,10 +63,11 @@ class Vote:
     process the wish is the answer."""
 
     _REASONS = (None, *(s.name for s in _SIGNALS), _TIME_LIMIT)
-    _DISPATCHES_AHEAD = 2
 
     def __init__(self, mesh: Mesh) -> None:
         self._alone = jax.process_count() == 1
+        self.dispatches_ahead = 0 if self._alone else 2
+        """How many dispatches a wish is older than the stop it leads to."""
         self._chips = mesh.size
         self._sharding = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
         self._most = jax.jit(lambda wishes: wishes.max(), out_shardings=NamedSharding(mesh, PartitionSpec()))
@@ -77,6 +78,6 @@ class Vote:
             return wish
         mine = np.array([self._REASONS.index(wish)], np.int32)
         self._pending.append(self._most(jax.make_array_from_callback((self._chips,), self._sharding, lambda _: mine)))
-        if len(self._pending) <= self._DISPATCHES_AHEAD:
+        if len(self._pending) <= self.dispatches_ahead:
             return None
         return self._REASONS[int(jax.device_get(self._pending.popleft()))]

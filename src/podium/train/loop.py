@@ -135,7 +135,10 @@ def train_recipe(
                 meter.sent(done, metrics)
                 checkpoints.check()
                 evaluating = done in evaluations
-                evaluation_seconds = evaluation.seconds if evaluation and evaluating else 0.0
+                # A wish counts only so many dispatches later; an evaluation must not come in between.
+                until_it_counts = range(done, done + vote.dispatches_ahead * recipe.steps_per_dispatch + 1)
+                evaluates_soon = not evaluations.isdisjoint(until_it_counts)
+                evaluation_seconds = evaluation.seconds if evaluation and evaluates_soon else 0.0
                 reason = vote(interrupt.wanted(2 * checkpoints.slowest_seconds + evaluation_seconds))
                 if done in saves or evaluating or reason:
                     meter.settle()
