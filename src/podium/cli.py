@@ -186,16 +186,18 @@ class Doctor(_OneOfSeveral):
         chosen = recipe.load(self.recipe, self.set)
         _start_jax()
         from rich.console import Console
+        from rich.markup import escape
 
         from podium.launch.doctor import examine
         from podium.launch.join import is_first
 
         self.join()
-        console = Console(stderr=self.json, highlight=False, quiet=not is_first())
+        console = Console(stderr=self.json, highlight=False, markup=False, quiet=not is_first())
         with console.status("") as status:
             report = examine(chosen, self.data, self.run, self.images_per_second, status.update)
         for finding in report.findings:
-            console.print(f"[{finding.level}]●[/] [bold]{finding.point}[/]: {finding.found}", soft_wrap=True)
+            point = f"[{finding.level}]●[/] [bold]{finding.point}[/]: {escape(finding.found)}"
+            console.print(point, markup=True, soft_wrap=True)
             if finding.advice:
                 console.print(f"  → {finding.advice}", soft_wrap=True)
         return asdict(report)
@@ -247,7 +249,7 @@ class Prepare(Command):
 
         from podium.data import prepare
 
-        console = Console(file=sys.stderr if self.json else sys.stdout)
+        console = Console(file=sys.stderr if self.json else sys.stdout, markup=False)
         report = prepare.run(self.source, self.out, self.options, console)
         if self.preview:
             from podium import recipe
