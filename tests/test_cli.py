@@ -60,6 +60,8 @@ def test_train_eval_and_predict_speak_json(podium, small_data, tmp_path):
         ),
         (["train", "--recipe", "cifar10", "--stall-minutes", "0"], "--stall-minutes 0 must be greater than 0"),
         (["train", "--recipe", "cifar10", "--stall-minutes", "-0.5"], "--stall-minutes -0.5 must be greater than 0"),
+        (["train", "--recipe", "cifar10", "--stall-minutes", "nan"], "--stall-minutes nan must be greater than 0"),
+        (["train", "--recipe", "cifar10", "--max-minutes", "nan"], "--max-minutes nan must be greater than 0"),
         (["train", "--set", "batch_global=1000"], "batch_global=1000 is not divisible"),
         (["train", "--set", "torus=100x100"], "is not divisible by 10000 chips"),
         (["train", "--data", "{tmp}/absent", "--run", "{tmp}/r"], "absent"),

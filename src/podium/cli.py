@@ -65,9 +65,9 @@ class Train(_OneOfSeveral):
         from podium import recipe
 
         chosen = recipe.load(self.recipe, self.set)
-        if self.max_minutes is not None and self.max_minutes <= 0:
+        if self.max_minutes is not None and not self.max_minutes > 0:
             raise UserError(f"--max-minutes {self.max_minutes:g} must be greater than 0")
-        if self.stall_minutes <= 0:
+        if not self.stall_minutes > 0:
             raise UserError(f"--stall-minutes {self.stall_minutes:g} must be greater than 0; leave it out for 10")
         if self.data is None and self.recipe != "demo":
             raise UserError(f"recipe {chosen.name} needs images: give --data DIR (podium prepare makes one)")

@@ -13,6 +13,7 @@ from podium.data.manifest import write_atomic
 from podium.launch import agree
 from podium.recipe import Recipe
 from podium.reduce import fastest, plan_buckets
+from podium.report.files import reporting
 from podium.train.weight_update import TORUS_AXES, bucket_size_bytes
 
 
@@ -27,5 +28,5 @@ def settle(recipe: Recipe, mesh: Mesh, params: Any, run: Path) -> Recipe:
         return replace(recipe, reduce=before["reduce"])
     sizes = plan_buckets(params, bucket_size_bytes(recipe)).sizes
     chosen: Any = fastest(TORUS_AXES, sizes, mesh)
-    agree.on_first(lambda: write_atomic(file, json.dumps({"here": here, "reduce": chosen})))
+    agree.on_first(reporting(file)(lambda: write_atomic(file, json.dumps({"here": here, "reduce": chosen}))))
     return replace(recipe, reduce=chosen)
