@@ -34,6 +34,16 @@ def test_several_lines_have_a_key_and_a_comparison_has_neither_dots_nor_key():
     assert len(drawn(line, comparison).findall(".//{*}circle")) == 2
 
 
+@pytest.mark.parametrize("values", [(1.0, 2.0), (2.0, 1.0)], ids=["rising", "falling"])
+def test_the_key_stands_where_no_value_is(values):
+    root = drawn(*(Series(name, {k: [v] for k, v in enumerate(values)}) for name in "ab"))
+    keys = [(float(e.get("x")), float(e.get("y"))) for e in root.iterfind(".//{*}text[@class='key']")]
+    dots = [(float(c.get("cx")), float(c.get("cy"))) for c in root.iterfind(".//{*}circle")]
+    assert len(keys) == 2
+    assert not any(abs(x - dot_x) < 40 and abs(y - dot_y) < 20 for x, y in keys for dot_x, dot_y in dots)
+    assert (keys[0][0] < 300) == (values[1] > values[0])  # a line that rises ends in the upper right corner
+
+
 def test_panels_stand_side_by_side():
     panel = Panel("p", Axis("x"), Axis("y"), [Series("s", {1: [1.0]})])
     root = ElementTree.fromstring(chart.draw(panel, panel, panel, width=100, height=80, columns=2))

@@ -84,13 +84,19 @@ def _panel(panel: Panel, width: int, height: int) -> str:
         if s.dashed:
             parts.append(f'<path class="line dashed" d="{_path(s, place_x, place_y)}"/>')
     lines = list(zip([s for s in panel.series if not s.dashed], cycle(_COLOURS), strict=False))
+    # The key stands in the corner that has the fewest values.
+    points = [(place_x(x), place_y(y)) for s in panel.series for x, at in s.values.items() for y in at]
+    corners = [(x, y) for y in (_TOP + 14, bottom - 16 * len(lines)) for x in (right - 150, _LEFT + 16)]
+    key_x, key_y = min(
+        corners, key=lambda c: sum(-20 < x - c[0] < 170 and abs(y - c[1] - 8 * len(lines)) < 40 for x, y in points)
+    )
     for k, (s, colour) in enumerate(lines):
         parts.append(f'<path class="line" d="{_path(s, place_x, place_y)}" stroke="{colour}"/>')
         for x, y in [(at, value) for at in sorted(s.values) for value in s.values[at] if s.dots]:
             meaning = f"<title>{panel.x.form(x)} {escape(panel.x.label)}: {panel.y.form(y)}</title>"
             parts.append(f'<circle cx="{place_x(x)}" cy="{place_y(y)}" r="3" fill="{colour}">{meaning}</circle>')
         if len(lines) > 1:
-            place = f'x="{right - 150}" y="{_TOP + 14 + 16 * k}"'
+            place = f'x="{key_x}" y="{key_y + 16 * k}"'
             parts.append(f'<text class="key" {place} style="fill:{colour}">— {escape(s.label)}</text>')
     return "\n".join(parts)
 
