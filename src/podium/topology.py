@@ -6,7 +6,6 @@ recipe's other fields, and only `find_devices` touches JAX's runtime.
 
 import contextlib
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -136,7 +135,10 @@ def find_devices(torus_text: str) -> tuple[Shape, Sequence[jax.Device]]:
     """The shape and devices for a recipe's `torus`. Where JAX finds only a CPU, it poses as the chips asked for."""
     if torus_text != "auto":
         shape = parse_torus(torus_text)
-        simulate(max(1, shape.chips // process_count()))  # each process brings its share
+        with contextlib.suppress(RuntimeError):  # JAX has started already: what it has then is what there is
+            jax.config.update(
+                "jax_num_cpu_devices", max(1, shape.chips // process_count())
+            )  # each process brings its share
     devices = jax.devices()
     if torus_text == "auto":
         shape = natural_shape(devices)
@@ -151,19 +153,6 @@ def find_devices(torus_text: str) -> tuple[Shape, Sequence[jax.Device]]:
             f"devices; use --set torus={natural_shape(devices)}, so that each process has work"
         )
     return shape, in_wire_order(devices)[: shape.chips]
-
-
-def simulate(chips: int) -> None:
-    """Lets the CPU pose as so many chips where JAX finds nothing else. When JAX has started, what it has is what there
-    is."""
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", chips)
-    # XLA has a thread per simulated chip, and a chip that waits for the others in a collective keeps its thread. One
-    # that still computes hands parts of its work to the same threads: where all the others wait, it waits with them,
-    # until XLA ends the process after a minute (seen with 16 chips on two cores, in four of seven runs of about 1500
-    # steps). So there are threads to spare.
-    if chips > 1:
-        os.environ["PJRT_NPROC"] = str(chips + (os.cpu_count() or 1))
 
 
 def natural_shape(devices: Sequence[jax.Device]) -> Shape:
