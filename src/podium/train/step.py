@@ -61,7 +61,7 @@ class Step:
     train: Any
     """(state, batch with a leading axis of steps) → (state, metrics [steps]); the state is donated."""
     evaluate: Any
-    """(state, totals, batch) → totals; the totals are donated."""
+    """(state, totals, batch) → totals."""
     zero_totals: Callable[[], Metrics]
     predict: Any
     """(state, images) → probabilities [batch, classes]."""
@@ -153,7 +153,7 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
         portable=jax.jit(portable, out_shardings=everywhere),
         resumed=jax.jit(resumed, out_shardings=on_mesh(state_specs)),
         train=on_every_chip(train, (state_specs, steps_then_batch.spec), (state_specs, P()), donate=0),
-        evaluate=on_every_chip(evaluate, (state_specs, P(), batch_only.spec), P(), donate=1),
+        evaluate=on_every_chip(evaluate, (state_specs, P(), batch_only.spec), P(), donate=()),
         zero_totals=jax.jit(_zero_totals, out_shardings=everywhere),
         predict=jax.jit(predict),
         train_batches=steps_then_batch,
