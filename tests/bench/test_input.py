@@ -46,7 +46,7 @@ def test_the_table_names_every_pipeline_and_what_is_missing(result):
     for name in result["threads"]["1"]:
         assert bench._LABELS[name] in text.getvalue()
     assert "DALI, CPU, antialiased: not installed" in text.getvalue()
-    assert "podium[bench]" in text.getvalue()
+    assert "make install EXTRAS=bench" in text.getvalue()
     assert "MB after 640 images" in text.getvalue()
 
 
