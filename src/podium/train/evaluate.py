@@ -39,7 +39,7 @@ class Evaluator:
             for batch in feed:
                 before, totals = totals, program(state, totals, batch)
                 # Two batches are under way, not all: with 157 sent at once, 16 simulated chips on two cores stopped in
-                # a collective until XLA ended the process (seen in five of ten runs; not in 70 evaluations since).
+                # a collective until XLA ended the process (seen in five of 16 runs; not in 70 evaluations since).
                 jax.block_until_ready(before)
                 between_batches()
         counted = jax.device_get(totals)
