@@ -21,7 +21,7 @@ def _own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
-def jpeg_of(pixels: np.ndarray) -> bytes:
+def _jpeg(pixels: np.ndarray) -> bytes:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=95, subsampling=0)
     return file.getvalue()
@@ -42,7 +42,7 @@ def small_data(tmp_path_factory) -> Path:
             size = (*rng.integers(40, 61, 2), 3)
             pixels = rng.integers(0, 120, size, dtype=np.uint8)
             pixels[..., label] += 100
-            yield jpeg_of(pixels), label, f"{label}/{i}.jpg"
+            yield _jpeg(pixels), label, f"{label}/{i}.jpg"
 
     shards = {
         name: write_split(directory, name, images(count), count) for name, count in (("train", 96), ("validation", 22))

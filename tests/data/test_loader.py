@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.data.made_sources import jpeg
 
-from conftest import jpeg_of
 from podium import recipe, topology
 from podium.data import decode
 from podium.data.cache import Cache, choose_level
@@ -70,10 +70,9 @@ def test_hosts_together_fill_the_same_global_batch(small_data, hosts):
 
 @pytest.fixture
 def data_with_a_broken_image(tmp_path):
-    rng = np.random.default_rng(0)
-    whole = [jpeg_of(rng.integers(0, 256, (40, 40, 3), dtype=np.uint8)) for _ in range(32)]
+    whole = [jpeg(seed, (40, 40)) for seed in range(32)]
     whole[7] = whole[7][:700] + b"\xff\xd9"  # a header and the first few blocks
-    rows = [(jpeg, i % 3, f"image-{i}.jpg") for i, jpeg in enumerate(whole)]
+    rows = [(image, i % 3, f"image-{i}.jpg") for i, image in enumerate(whole)]
     shards = {name: write_split(tmp_path, name, rows, 32) for name in ("train", "validation")}
     write_manifest(tmp_path, ["a", "b", "c"], shards, plan="test")
     return tmp_path
