@@ -1,9 +1,11 @@
 """A run that was stopped, by whatever, and goes on: to the same weights, on other chips, on another course."""
 
 import dataclasses
+import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -14,6 +16,7 @@ from tests.train.small_runs import At, Heard, small_recipe
 
 from podium.errors import Stopped, UserError
 from podium.report import events
+from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints
 from podium.train.loop import checkpoint_steps, train_recipe
 from podium.train.trained import open_run
@@ -141,7 +144,6 @@ def test_other_chips_see_the_same_batches(whole, small_data, tmp_path):
 
 def test_a_changed_recipe_or_data_set_is_refused_with_the_difference(whole, small_data, tmp_path):
     from podium.data.shards import ImageSet
-    from podium.train import run_directory
 
     images = ImageSet.open(small_data, "train")
     filled_in = small_recipe().for_data(3, 96, 22)
@@ -162,6 +164,36 @@ def test_a_changed_recipe_or_data_set_is_refused_with_the_difference(whole, smal
     (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "data_hash": "other"}))
     with pytest.raises(UserError, match=r"holds another run \(data .* → .*\)"):
         run_directory.claim(tmp_path / "run", filled_in, images)
+
+
+def test_a_run_in_training_refuses_a_second_one_and_is_not_disturbed(whole, small_data, tmp_path):
+    run, refused = tmp_path / "run", []
+
+    def second():
+        with pytest.raises(UserError) as told:
+            train_recipe(small_recipe(), small_data, run)
+        refused.append(str(told.value))
+
+    summary = train_recipe(small_recipe(), small_data, run, listener=At(5, second))
+    assert refused == [
+        f"{run} is being trained by process {os.getpid()} on {socket.gethostname()}; "
+        f"wait for it, stop it or choose another --run"
+    ]
+    assert summary.weights_hash == whole[1].weights_hash
+
+
+def test_the_lock_of_another_host_is_waited_for_and_then_named(tmp_path):
+    with (tmp_path / "lock").open("w+") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX)
+        theirs.write("process 7 on elsewhere")
+        theirs.flush()
+        said = []
+        named = pytest.raises(UserError, match=r"process 7 on elsewhere; .* gone for good, remove .*/lock")
+        with named, run_directory.hold(tmp_path, said.append, patience=0):
+            pass
+        assert ["waiting up to 0 s" in line for line in said] == [True]
+        with run_directory.hold(tmp_path, say=lambda _: fcntl.flock(theirs, fcntl.LOCK_UN)):
+            assert (tmp_path / "lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def test_a_run_that_explodes_keeps_good_checkpoints_and_says_how_to_go_back(small_data, tmp_path):

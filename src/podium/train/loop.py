@@ -52,6 +52,14 @@ def train_recipe(
     the run early with a checkpoint and the exception `Stopped`; a run that does not move for `stall_minutes` ends the
     process.
     """
+    with contextlib.ExitStack() as held:
+        return _train(recipe, data, Path(run), held, make_model, listener, from_step, max_minutes, stall_minutes)
+
+
+def _train(
+    recipe: Recipe, data: str | Path, run: Path, held: contextlib.ExitStack, make_model: ModelFactory | None,
+    listener: events.Listener | None, from_step: int | None, max_minutes: float | None, stall_minutes: float,
+) -> events.Summary:  # fmt: skip
     recipe, images, validation = agree.everywhere(lambda: _open(recipe, data))
     agree.check_same({"recipe": to_dict(recipe), "data": images.content_hash, "versions": versions()})
     shape, devices = topology.find_devices(recipe.torus)
@@ -59,9 +67,10 @@ def train_recipe(
     mesh = torus.mesh(devices)
     if topology.is_cpu(mesh):
         heap.keep()
-    run, note = Path(run), (listener or events.Listener()).note
+    note = (listener or events.Listener()).note
     params = jax.eval_shape(build_step(recipe, mesh, make_model).init).params  # a network that cannot be: no run yet
     changes = agree.on_first(lambda: run_directory.claim(run, recipe, images, from_step))
+    agree.on_first(reporting(run / "lock")(lambda: held.enter_context(run_directory.hold(run, note))))
     checkpoints = agree.everywhere(lambda: Checkpoints(run))
     if not changes and from_step == agree.on_first(lambda: run_directory.went_back_to(run)):
         from_step = None  # the same command again, after a restart: it has gone back already and now goes on

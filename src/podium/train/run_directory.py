@@ -6,11 +6,17 @@ A recipe says two things: what the run *is*, which must not change while it last
 out, which may. `_MACHINE` names the second kind; docs/resume.md explains the choice.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from podium.data.manifest import write_atomic
 from podium.data.shards import ImageSet
@@ -36,6 +42,7 @@ _MACHINE = (
 )  # fmt: skip
 # These cannot change even with --from-step: the checkpoint's shapes and the meaning of a step hang on them.
 _FIXED = ("model", "batch_global", "steps_per_dispatch", "data.train_images", "data.validation_images")
+_LEASE_SECONDS = 120.0  # for so long a file server may keep the lock of a host that has crashed
 
 
 def claim(run: Path, recipe: Recipe, images: ImageSet, from_step: int | None = None) -> list[str]:
@@ -69,6 +76,42 @@ def claim(run: Path, recipe: Recipe, images: ImageSet, from_step: int | None = N
     except OSError as error:
         raise UserError(f"cannot write to {run}: {error.strerror}; choose another --run") from None
     return []
+
+
+@contextlib.contextmanager
+def hold(run: Path, say: Callable[[str], None], patience: float = _LEASE_SECONDS) -> Iterator[None]:
+    """Keeps a second training out of the run, which would clear away this one's checkpoints and write between its
+    metrics. The lock ends with the process, however that ends."""
+    here = socket.gethostname()
+    with (run / "lock").open("a+") as lock:
+        if not _locked(lock):
+            lock.seek(0)
+            holder = lock.read() or "another process"
+            taken, advice = f"{run} is being trained by {holder}", "wait for it, stop it or choose another --run"
+            if holder.endswith(f" on {here}"):
+                raise UserError(f"{taken}; {advice}")
+            say(f"{taken}; waiting up to {patience:.0f} s, in case that host has crashed")
+            if not _locked(lock, patience):
+                raise UserError(f"{taken}; {advice}; if that host is gone for good, remove {run}/lock")
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {here}")
+        lock.flush()
+        yield
+
+
+def _locked(file: IO[str], patience: float = 0.0) -> bool:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.5)
+        except OSError:  # a file system without locks: nothing guards against a second training there
+            return True
+        else:
+            return True
 
 
 def record_changes(run: Path, recipe: Recipe, first_step: int, changed: list[str], from_step: int | None) -> None:
