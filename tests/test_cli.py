@@ -70,6 +70,9 @@ def test_train_eval_and_predict_speak_json(podium, small_data, tmp_path):
         (["predict", "{tmp}/empty", "{tmp}/x.jpg"], "holds no run"),
         (["predict", "{tmp}/empty"], "no image"),
         (["prepare", "{tmp}/absent", "{tmp}/out"], "absent"),
+        (["prepare", "{tmp}/empty", "{tmp}/out", "--validation-share", "2"], "validation_share=2.0 is not in [0, 1)"),
+        (["prepare", "{tmp}/empty", "{tmp}/out", "--workers", "0"], "workers=0; give 1 or more"),
+        (["prepare", "{tmp}/empty", "{tmp}/out", "--seed", "-1"], "seed=-1 is not in [0, 2^63)"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(podium, tmp_path, arguments, message):
@@ -83,11 +86,14 @@ def test_a_mistake_is_one_line_and_exit_code_2(podium, tmp_path, arguments, mess
     assert not (tmp_path / "r").exists()
 
 
-def test_debug_shows_the_traceback(podium):
+@pytest.mark.parametrize(
+    "arguments", [["train", "--recipe", "resnet50"], ["prepare", "images", "out", "--validation-share", "2"]]
+)
+def test_debug_shows_the_traceback(podium, arguments):
     from podium.errors import UserError
 
     with pytest.raises(UserError):
-        podium("train", "--recipe", "resnet50", "--debug")
+        podium(*arguments, "--debug")
 
 
 def test_a_torus_larger_than_the_devices_is_refused_before_training(podium, small_data, tmp_path):

@@ -292,20 +292,20 @@ Commands = (
 
 def main() -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    chosen = tyro.cli(
-        Commands,
-        prog="podium",
-        description="Train image classifiers at supercomputer scale.",
-        config=(
-            tyro.conf.OmitSubcommandPrefixes,
-            tyro.conf.FlagCreatePairsOff,
-        ),
-    )
-    command = chosen.what if isinstance(chosen, Bench) else chosen
     try:
+        chosen = tyro.cli(
+            Commands,
+            prog="podium",
+            description="Train image classifiers at supercomputer scale.",
+            config=(
+                tyro.conf.OmitSubcommandPrefixes,
+                tyro.conf.FlagCreatePairsOff,
+            ),
+        )
+        command = chosen.what if isinstance(chosen, Bench) else chosen
         result = command()
     except UserError as error:
-        if command.debug:
+        if "--debug" in sys.argv:  # options check themselves, so there may be no command to ask
             raise
         print(f"podium: {error}", file=sys.stderr)
         _leave(EXIT_MISTAKE)
