@@ -1,11 +1,17 @@
-"""Batch memory is used again, but never while anybody can still see it."""
+"""Batch memory is used again, but never while anybody can still see it. Free memory is what a container's limit leaves."""
+
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
+import pytest
 
 from podium import recipe, topology
+from podium.data import cache, free_memory
 from podium.data.feed import Feed
+from podium.data.free_memory import free_memory_bytes
 from podium.data.loader import TrainLoader
 from podium.data.memory import BatchMemory
 from podium.data.shards import ImageSet
@@ -71,3 +77,68 @@ def test_what_a_device_still_computes_with_is_not_overwritten(small_data):
         np.testing.assert_array_equal(got, fresh["image"].sum((0, 2, 3, 4), dtype=np.int32))
     held = sum(map(len, loader._memory._free.values()))
     assert held < 2 * steps  # some memory was in fact used again, or this test shows nothing
+
+
+GIB = 2**30
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A made /proc and /sys of a machine with 64 GiB free: the process's cgroups, and the files of some of them."""
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=64 * GIB))
+
+    def make(membership, groups):
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/cgroup").write_text(membership)
+        for group, files in groups.items():
+            (tmp_path / "sys/fs/cgroup" / group).mkdir(parents=True, exist_ok=True)
+            for name, text in files.items():
+                (tmp_path / "sys/fs/cgroup" / group / name).write_text(f"{text}\n")
+        return tmp_path
+
+    return make
+
+
+def v2(limit, used, inactive_file):
+    stat = f"anon 7\ninactive_file {inactive_file}\nactive_file 9"
+    return {"memory.max": limit, "memory.current": used, "memory.stat": stat}
+
+
+def v1(limit, used, inactive_file):
+    stat = f"inactive_file 1\ntotal_inactive_file {inactive_file}"
+    return {"memory.limit_in_bytes": limit, "memory.usage_in_bytes": used, "memory.stat": stat}
+
+
+NO_LIMIT_V1 = 2**63 - 4096
+
+
+@pytest.mark.parametrize(
+    ("membership", "groups", "free_gib"),
+    [
+        ("0::/job\n", {"job": v2(8 * GIB, 3 * GIB, 2 * GIB)}, 7),  # files' pages are given back
+        ("0::/a/job\n", {"a/job": v2("max", GIB, 0), "a": v2(16 * GIB, 6 * GIB, 0)}, 10),  # a limit above binds too
+        ("0::/a/job\n", {"a/job": v2(4 * GIB, GIB, 0), "a": v2(16 * GIB, 6 * GIB, 0)}, 3),
+        ("0::/job\n", {"job": v2(GIB, 2 * GIB, 0)}, 0),
+        ("0::/job\n", {"job": v2("max", GIB, 0)}, 64),
+        ("0::/job\n", {"job": v2(512 * GIB, GIB, 0)}, 64),  # more than the machine has
+        ("0::/host/says/so\n", {".": v2(8 * GIB, 3 * GIB, 0)}, 5),  # a container sees its own group alone
+        ("0::/\n", {".": {"cgroup.procs": "1"}}, 64),  # the machine's own group has no limit
+        ("5:cpu:/job\n4:memory:/job\n0::/\n", {"memory/job": v1(8 * GIB, 3 * GIB, GIB)}, 6),
+        ("4:memory:/docker/1\n", {"memory": v1(8 * GIB, 3 * GIB, GIB)}, 6),
+        ("4:memory:/job\n", {"memory/job": v1(NO_LIMIT_V1, GIB, 0), "memory": v1(NO_LIMIT_V1, GIB, 0)}, 64),
+        ("5:cpu:/job\n", {"memory/job": v1(GIB, 0, 0)}, 64),  # another process's
+    ],
+)
+def test_free_memory_is_the_least_of_the_machines_and_what_every_limit_leaves(machine, membership, groups, free_gib):
+    assert free_memory_bytes(machine(membership, groups)) == free_gib * GIB
+
+
+def test_without_cgroups_free_memory_is_the_machines(tmp_path):
+    assert free_memory_bytes(tmp_path) > 0
+    assert list(free_memory._left_by_limits(tmp_path)) == []
+
+
+def test_half_of_the_free_memory_is_for_the_cache(monkeypatch):
+    monkeypatch.setattr(cache, "free_memory_bytes", lambda: 8 * GIB)
+    assert cache.budget_bytes(0.0) == 4 * GIB
+    assert cache.budget_bytes(1.5) == 1_500_000_000  # as the recipe says

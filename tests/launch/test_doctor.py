@@ -7,6 +7,8 @@ import shutil
 import pytest
 from tests.launch.processes import RECIPE, ended, podium, together
 
+from podium import recipe as recipes
+from podium.launch import observe
 from podium.launch.judge import Finding, judge_hosts, judge_work, worst
 from podium.launch.observe import Host, Work
 
@@ -110,6 +112,11 @@ def test_processes_of_one_host_share_its_memory():
     works = [dataclasses.replace(WORK, cache_bytes=20 * 10**9)] * 4
     assert verdicts(judge_work([HOST] * 4, works, "1x8", 64, 0.0))["memory"].level == "red"
     assert verdicts(judge_work(SEVERAL, works, "1x8", 64, 0.0))["memory"].level == "green"
+
+
+def test_a_containers_limit_counts_as_the_hosts_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(observe, "free_memory_bytes", lambda: 2**30)
+    assert observe.observe_host(recipes.load("demo"), None, tmp_path).memory_free_bytes == 2**30
 
 
 @pytest.fixture

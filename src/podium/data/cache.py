@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import numpy as np
-import psutil
 
 from podium.data import decode
+from podium.data.free_memory import free_memory_bytes
 from podium.data.shards import ImageSet
 
 _BLACK = np.zeros((1, 1, 3), np.uint8)
@@ -32,7 +32,7 @@ def choose_level(images: ImageSet, share: tuple[int, int], wanted: str, budget_b
 
 def budget_bytes(cache_gb: float) -> int:
     """As given, or half of the memory that is free now."""
-    return int(cache_gb * 1e9) or psutil.virtual_memory().available // 2
+    return int(cache_gb * 1e9) or free_memory_bytes() // 2
 
 
 class Cache:

@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import psutil
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -23,6 +22,7 @@ from podium import topology
 from podium.data import decode
 from podium.data.cache import budget_bytes, choose_level
 from podium.data.feed import local_rows
+from podium.data.free_memory import free_memory_bytes
 from podium.data.loader import TrainLoader, thread_count
 from podium.data.shards import ImageSet
 from podium.errors import UserError
@@ -105,7 +105,7 @@ def observe_host(recipe: Recipe, data: Path | None, run: Path) -> Host:
         coordinator=coordinator,
         coordinator_address=_address(coordinator.rpartition(":")[0]) if coordinator else "",
         own_address=_address(socket.gethostname()),
-        memory_free_bytes=psutil.virtual_memory().available,
+        memory_free_bytes=free_memory_bytes(),
         disk_free_bytes=shutil.disk_usage(existing_folder(run)).free,
         accelerator_files=[f for f in ("/dev/nvidia0", "/dev/accel0", "/dev/kfd") if os.path.exists(f)],
     )
