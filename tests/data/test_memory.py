@@ -1,4 +1,4 @@
-"""Batch memory is used again, but never while anybody can still see it. Free memory is what a container's limit leaves."""
+"""Batch memory is used again, but never while anybody still sees it; free memory is what a container's limit leaves."""
 
 from types import SimpleNamespace
 
