@@ -1,7 +1,9 @@
 """Checkpoints on disk: whole or named as damaged, few, and independent of how the state lies on the chips."""
 
 import contextlib
+import errno
 import itertools
+import os
 import re
 import resource
 import shutil
@@ -16,6 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tests.train.small_runs import At, small_recipe
 
 from podium.errors import UserError
+from podium.train import checkpoint
 from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
 from podium.train.loop import train_recipe
 from podium.train.step import State
@@ -117,6 +120,39 @@ def test_three_are_kept_and_leftovers_are_cleared(tmp_path):
         assert checkpoints.steps() == [4, 5]
         assert checkpoints.first_step(None, lambda _: None) == 4
     assert sorted(f.name for f in (tmp_path / "checkpoints").iterdir()) == ["4", "damaged-5"]
+
+
+def test_a_disk_that_does_not_answer_costs_no_checkpoint(saved, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    shutil.copytree(saved, run)
+
+    def does_not_answer(file):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(file))
+
+    with Checkpoints(run) as checkpoints:
+        kept = checkpoints.steps()
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(UserError, match=r"cannot be read: Input/output error; make"),
+        ):
+            patch.setattr(checkpoint, "_sha256", does_not_answer)
+            checkpoints.first_step(None, lambda _: None)
+        assert checkpoints.first_step(None, lambda _: None) == kept[-1]
+        assert checkpoints.steps() == kept
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(saved, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(saved, run)
+    for file in run.glob("checkpoints/*/about/metadata"):
+        file.write_text("{}")
+    before = sorted(run.rglob("*"))
+    with (
+        Checkpoints(run) as checkpoints,
+        pytest.raises(UserError, match="every checkpoint in .* is damaged; put one back"),
+    ):
+        checkpoints.first_step(None, lambda _: None)
+    assert sorted(run.rglob("*")) == before
 
 
 def test_a_state_that_is_not_finite_is_not_saved(tmp_path):

@@ -107,24 +107,29 @@ class Checkpoints:
         """After which step the run goes on: the newest good checkpoint's, or `from_step`; 0 if it begins."""
         if from_step is None:
             step = self.newest_good(say) or 0
+            if not step and self.steps():  # never begin anew over what somebody may still repair
+                raise UserError(
+                    f"every checkpoint in {self._run}/checkpoints is damaged; put one back from a copy, or begin anew "
+                    f"with another --run"
+                )
         elif from_step in self.steps():
             self._verify(from_step)
             step = from_step
         else:
             kept = ", ".join(map(str, self.steps())) or "none"
             raise UserError(f"{self._run} has no checkpoint of --from-step {from_step}; kept are {kept}")
-        self._go_back_to(step)
+        self._go_back_to(step, keep_later=from_step is None)
         return step
 
-    def _go_back_to(self, step: int) -> None:
-        """Clears away what a restart after `step` must not meet: later checkpoints, damaged ones (set aside), and what
-        killed writes have left. What is no checkpoint of ours stays."""
+    def _go_back_to(self, step: int, keep_later: bool) -> None:
+        """Clears away what a restart after `step` must not meet: what killed writes have left, and later checkpoints.
+        These are damaged if nobody asked to go back, and are then only set aside. What is none of ours stays."""
         with self._reporting():
             for found in self._directory.iterdir():
                 complete = found.name.isdigit() and (found / _HASHES).exists()
                 if complete and int(found.name) <= step:
                     continue
-                if complete and _damage(found):
+                if complete and keep_later:
                     shutil.rmtree(found.with_name(_DAMAGED + found.name), ignore_errors=True)
                     found.rename(found.with_name(_DAMAGED + found.name))
                 elif found.is_dir() and _OURS.fullmatch(found.name):
@@ -248,12 +253,20 @@ def _sha256(file: Path) -> str:
 
 
 def _damage(directory: Path) -> str | None:
-    """What is wrong with a checkpoint, or None."""
+    """What is wrong with a checkpoint, or None. A disk or file server that does not answer is no damage: it may answer
+    the next time."""
     try:
         listed = json.loads((directory / _HASHES).read_text())
         for name, expected in listed.items():
             if _sha256(directory / name) != expected:
                 return f"{name} does not match its SHA-256"
-    except (OSError, ValueError, AttributeError) as error:
-        return f"{getattr(error, 'filename', None) or _HASHES} cannot be read"
+    except FileNotFoundError as error:
+        return f"{error.filename} is missing"
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or directory} cannot be read: {error.strerror}; make it readable, then run the same "
+            f"command again"
+        ) from error
+    except (ValueError, AttributeError):
+        return f"{_HASHES} is not a list of hashes"
     return None
