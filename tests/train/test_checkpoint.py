@@ -131,12 +131,10 @@ def test_a_disk_that_does_not_answer_costs_no_checkpoint(saved, tmp_path, monkey
 
     with Checkpoints(run) as checkpoints:
         kept = checkpoints.steps()
-        with (
-            monkeypatch.context() as patch,
-            pytest.raises(UserError, match=r"cannot be read: Input/output error; make"),
-        ):
+        with monkeypatch.context() as patch:
             patch.setattr(checkpoint, "_sha256", does_not_answer)
-            checkpoints.first_step(None, lambda _: None)
+            with pytest.raises(UserError, match="cannot be read: Input/output error; make it readable"):
+                checkpoints.first_step(None, lambda _: None)
         assert checkpoints.first_step(None, lambda _: None) == kept[-1]
         assert checkpoints.steps() == kept
 
@@ -147,10 +145,8 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(saved, tmp_
     for file in run.glob("checkpoints/*/about/metadata"):
         file.write_text("{}")
     before = sorted(run.rglob("*"))
-    with (
-        Checkpoints(run) as checkpoints,
-        pytest.raises(UserError, match="every checkpoint in .* is damaged; put one back"),
-    ):
+    told = pytest.raises(UserError, match=r"every checkpoint in .* is damaged; put one back from a copy")
+    with Checkpoints(run) as checkpoints, told:
         checkpoints.first_step(None, lambda _: None)
     assert sorted(run.rglob("*")) == before
 
