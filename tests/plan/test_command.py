@@ -64,6 +64,10 @@ def test_the_largest_batch_that_fits():
             ("--recipe", "cifar10", "--topology", "v2", "--fit", "pod", "--minutes", "0.0001"),
             "the fastest, v2:",
         ),
+        (
+            ("--topology", "v3", "--fit", "pod", "--batch", "100", "--set", "model.norm_span=50"),
+            "no v3 pod divides batch_global=100 with model.norm_span=50; use --batch 200",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(arguments, says):

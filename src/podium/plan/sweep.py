@@ -62,7 +62,14 @@ def largest_batch(recipe: Recipe, pod: Pod, planner: Planner) -> Plan:
 
 def smallest_pod(recipe: Recipe, chip: Chip, minutes: float, planner: Planner) -> Plan:
     """The plan on the fewest chips that trains within `minutes`."""
-    pods = [pod for pod in usual_sizes(chip) if _divides(recipe, pod, recipe.batch_global / pod.cores)]
+    sizes = usual_sizes(chip)
+    pods = [pod for pod in sizes if _divides(recipe, pod, recipe.batch_global / pod.cores)]
+    if not pods:
+        batches = " or ".join(map(str, _nearest_batches(recipe, sizes[0])))
+        raise UserError(
+            f"no {chip.name} pod divides batch_global={recipe.batch_global} with model.norm_span="
+            f"{recipe.model.norm_span}; use --batch {batches}"
+        )
 
     def too_slow(k: int, plan: Planner = planner) -> bool:
         planned = plan(recipe, pods[k])
@@ -95,6 +102,15 @@ def _divides(recipe: Recipe, pod: Pod, batch_per_core: float) -> bool:
     except UserError:
         return False
     return batch_per_core >= 1 and batch_global % recipe.model.norm_span == 0
+
+
+def _nearest_batches(recipe: Recipe, pod: Pod) -> list[int]:
+    """Below and above the recipe's batch, those that `pod` divides with the recipe's span."""
+    span, batch = recipe.model.norm_span, recipe.batch_global
+    whole = span * pod.cores  # a span, or several, for every core; below that, cores share one
+    shared = [span * k for k in range(1, pod.cores) if _divides(recipe, pod, span * k / pod.cores)]
+    valid = sorted({*shared, whole, batch // whole * whole, -(-batch // whole) * whole} - {0})
+    return [b for b in valid if b < batch][-1:] + [b for b in valid if b > batch][:1]
 
 
 def _last_true(count: int, holds: Callable[[int], bool]) -> int | None:
