@@ -193,6 +193,59 @@ def test_test_images_serve_where_there_are_no_validation_images(tmp_path: Path) 
     assert ("validation", "cat", jpeg(9)) in _contents(tmp_path / "out-b")
 
 
+def _part(folder: str) -> dict[str, bytes]:
+    return {name: image for name, image in folder_files().items() if name.startswith(folder)}
+
+
+@pytest.mark.parametrize(
+    "tars",
+    [
+        {"photos.tar": folder_files()},
+        {"both-train-val.tar": folder_files()},
+        {"val.tar": folder_files("train-and-val/")},
+        {"train.tar": _part("train"), "val.tar": _part("val")},
+        {"a.tar": _part("train"), "b.tar": _part("val")},
+        {"train.tar": {name.removeprefix("train/"): image for name, image in _part("train").items()}}
+        | {"test.tar": {name.removeprefix("val/"): image for name, image in _part("val").items()}},
+    ],
+    ids=lambda tars: " ".join(tars),
+)
+def test_split_folders_in_a_tar_are_no_classes_and_count_more_than_its_name(
+    tmp_path: Path, tars: dict[str, dict[str, bytes]]
+) -> None:
+    source = _folder(tmp_path / "in", {name: tar_bytes(files) for name, files in tars.items()})
+    prepare(source, tmp_path / "out")
+    assert _contents(tmp_path / "out") == Counter((m.split, m.class_name, m.image) for m in made())
+
+
+def test_a_split_folder_alone_in_a_tar_is_no_class(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in", {"train.tar": tar_bytes(_part("train"))}) / "train.tar"
+    report = prepare(source, tmp_path / "out")
+    assert (report.images, read_manifest(tmp_path / "out").classes) == ({"train": 24}, CLASSES)
+
+
+@pytest.mark.parametrize("tars", [False, True])
+@pytest.mark.parametrize("options", [{"validation": "val*"}, {"train": "train*", "validation": "val*"}])
+def test_splits_given_by_hand_agree_with_the_names(tmp_path: Path, tars: bool, options: dict[str, str]) -> None:
+    files = folder_files() | {f"test/{name}": image for name, image in _many(3).items()}
+    if tars:
+        parts = {top: {n: c for n, c in files.items() if n.startswith(top)} for top in ("train", "val", "test")}
+        files = {f"{top}.tar": tar_bytes(part) for top, part in parts.items()}
+    else:
+        options = {split: pattern.rstrip("*") for split, pattern in options.items()}
+    report = prepare(_folder(tmp_path / "in", files), tmp_path / "out", PrepareOptions(**options))
+    assert _contents(tmp_path / "out") == Counter((m.split, m.class_name, m.image) for m in made())
+    # Where training images are all the rest, test images are still none of them.
+    assert any("3 test images are not used" in note for note in report.notes) == ("train" not in options)
+
+
+def test_what_is_given_counts_more_than_the_folders_in_a_tar(tmp_path: Path) -> None:
+    tars = {"new.tar": tar_bytes(_part("train")), "old.tar": tar_bytes(folder_files("old/"))}
+    options = PrepareOptions(train="old.tar", validation="new.tar")
+    report = prepare(_folder(tmp_path / "in", tars), tmp_path / "out", options)
+    assert (report.images, read_manifest(tmp_path / "out").classes) == ({"train": 30, "validation": 24}, CLASSES)
+
+
 def test_validation_classes_must_be_trained(tmp_path: Path) -> None:
     source = _folder(tmp_path / "in", {"train/cat/1.jpg": jpeg(1), "val/cat/2.jpg": jpeg(2), "val/emu/3.jpg": jpeg(3)})
     with pytest.raises(UserError, match="1 classes have validation images but no training images, 'emu'"):

@@ -30,7 +30,7 @@ from podium.data.prepare.transfer import Transfer, unusable
 from podium.errors import UserError
 
 REPORT = "report.json"
-_PLAN_VERSION = 2  # goes up when the same source and options would give other shards
+_PLAN_VERSION = 3  # goes up when the same source and options would give other shards
 _REMOTE_WORKERS = 32  # for a folder behind a URL: they wait for the network, not for a core
 _HELD_OUT_BY_TRAIN = 0.1
 

@@ -17,7 +17,7 @@ import fsspec
 import pyarrow as pa
 
 from podium.data.manifest import NO_ROOM, publish, temporary_name
-from podium.data.prepare.sources.find import SourceFile
+from podium.data.prepare.sources.find import SourceFile, choose_split, split_in_name
 from podium.data.prepare.sources.parquet import scan_parquet
 from podium.data.prepare.sources.rows import SCHEMA
 from podium.data.prepare.sources.tar import scan_tar
@@ -48,16 +48,17 @@ def scan_archive(file: SourceFile, work: Path, slot: str) -> Scan:
     path = _at_hand(file, work / f"{slot}.copy")
     with open(path, "rb") as opened:
         head = opened.read(512)
+    split = choose_split(file.split, split_in_name(file.name))
     classes: list[str] = []
     may_count_from_one = False
     if head[:4] == b"PAR1":
         kind = "parquet"
-        classes, rows = scan_parquet(path, file.name, file.split, work / f"{slot}.images")
+        classes, rows = scan_parquet(path, file.name, split, work / f"{slot}.images")
     elif head[257:262] == b"ustar" or file.name.endswith(".tar"):
         kind, rows = scan_tar(path, file.name, file.split)
     elif is_tfrecord(head):
         kind = "tfrecord"
-        may_count_from_one, rows = scan_tfrecord(path, file.name, file.split)
+        may_count_from_one, rows = scan_tfrecord(path, file.name, split)
     else:
         raise UserError(
             f"{file.name} is neither tar, TFRecord nor Parquet, by its first bytes; take it out of the source"

@@ -1,6 +1,5 @@
 """Lists the files of a source: a path or URL, with `{000..099}`, `{a,b}` and `*` where wanted; a folder of
-images, or archives of some kind. Which split an archive belongs to is read off its name, unless it is given.
-Reads names and sizes, no contents."""
+images, or archives of some kind. Reads names and sizes, no contents."""
 
 import glob
 import os
@@ -28,6 +27,7 @@ _SPLIT_NAMES = {
     "test": "test",
     "testing": "test",
 }
+REST = "rest"  # of a source whose validation images were chosen by hand
 _ARCHIVE_ENDINGS = re.compile(r"\.(tar|tgz|tar\.\w+|tfrecords?|tfrec|record|parquet)(\.gz)?$|-\d+-of-\d+(\.gz)?$", re.I)
 _NOT_REGULAR = "not a regular file"
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
@@ -43,6 +43,7 @@ class SourceFile:
     stamp: str
     """Changes when the file does: a modification time or an ETag."""
     split: str | None = None
+    """As given by hand: train, validation or REST."""
     refused: str | None = None
 
     @property
@@ -61,23 +62,20 @@ def find(source: str, train: str | None = None, validation: str | None = None) -
     """`train` and `validation` are sources of their own, or files and patterns inside `source`."""
     if train or validation:
         parts = {
-            "train": _inside(source, train) if train else source,
+            "train" if train else REST: _inside(source, train) if train else source,
             "validation": _inside(source, validation),
         }
         listed = {split: _list(part) for split, part in parts.items() if part}
         files = [replace(file, split=split) for split, found in listed.items() for file in found]
-        if not train:  # the rest of the source
-            held_out = {file.path for file in listed["validation"]}
-            files = [file for file in files if file.split == "validation" or file.path not in held_out]
+        held_out = {file.path for file in listed.get("validation", [])}
+        files = [file for file in files if file.split != REST or file.path not in held_out]
     else:
         files = _list(source)
     if any(is_image(file.name) for file in files):
         return Found([file for file in files if is_image(file.name) or file.refused], folder=True)
-    archives = [  # links are fine here: the cache of the Hugging Face hub is made of them
-        replace(file, split=file.split or split_in_name(file.name))
-        for file in files
-        if (_ARCHIVE_ENDINGS.search(file.name) or len(files) == 1) and file.refused != _NOT_REGULAR
-    ]
+    # Links are fine here: the cache of the Hugging Face hub is made of them.
+    regular = [file for file in files if file.refused != _NOT_REGULAR]
+    archives = [file for file in regular if _ARCHIVE_ENDINGS.search(file.name) or len(files) == 1]
     if archives:
         for file in archives:
             _check_utf8(file.path)
@@ -101,6 +99,14 @@ def split_in_name(name: str) -> str | None:
 
 def split_of_folder(folder: str) -> str | None:
     return _SPLIT_NAMES.get(folder.lower())
+
+
+def choose_split(given: str | None, named: str | None) -> str | None:
+    """Of images in a folder or archive that is named for a split, or for none: what was given counts more. The
+    rest of a source is for training, but for its test images."""
+    if given == REST:
+        return "test" if named == "test" else "train"
+    return given or named
 
 
 def expand_braces(pattern: str) -> list[str]:

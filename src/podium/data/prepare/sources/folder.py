@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from podium.data.prepare.sources.find import SourceFile, split_of_folder
+from podium.data.prepare.sources.find import REST, SourceFile, choose_split, split_of_folder
 from podium.data.prepare.sources.rows import Rows
 
 
@@ -14,8 +14,8 @@ def scan_folder(files: Sequence[SourceFile]) -> pa.Table:
     rows = Rows("")
     for file in files:
         if file.refused:
-            rows.refuse(file.name, file.refused, file.split)
-    for given in (None, "train", "validation"):
+            rows.refuse(file.name, file.refused, choose_split(file.split, None))
+    for given in (None, "train", "validation", REST):
         group = [file for file in files if file.split == given and not file.refused]
         for file, (split, class_name) in zip(group, place([f.name for f in group], given), strict=True):
             reason = refusal(split, class_name)
@@ -26,15 +26,18 @@ def scan_folder(files: Sequence[SourceFile]) -> pa.Table:
     return rows.table()
 
 
-def place(names: Sequence[str], given_split: str | None) -> list[tuple[str | None, str | None]]:
+def place(names: Sequence[str], given: str | None, named: str | None = None) -> list[tuple[str | None, str | None]]:
     """(split, class) of each image. The class is None where no class folder holds the image; the split is
-    None where the source has no splits, and "" where it has some and the image lies beside them."""
+    None where the source has no splits, and "" where it has some and the image lies beside them. `named` is the
+    split that the archive's name tells: split folders inside count more, and are no classes either way."""
     paths = [name.split("/") for name in names]
     while paths and all(len(p) >= 3 and p[0] == paths[0][0] and not split_of_folder(p[0]) for p in paths):
         paths = [path[1:] for path in paths]
-    if given_split is None and any(len(path) >= 3 and split_of_folder(path[0]) for path in paths):
-        return [(split_of_folder(path[0]) or "", path[1] if len(path) >= 3 else None) for path in paths]
-    return [(given_split, path[0] if len(path) >= 2 else None) for path in paths]
+    if any(len(path) >= 3 and split_of_folder(path[0]) for path in paths):
+        folders = [split_of_folder(path[0]) for path in paths]
+        splits = [choose_split(given, folder) if folder else "" for folder in folders]
+        return [(split, path[1] if len(path) >= 3 else None) for split, path in zip(splits, paths, strict=True)]
+    return [(choose_split(given, named), path[0] if len(path) >= 2 else None) for path in paths]
 
 
 def refusal(split: str | None, class_name: str | None) -> str | None:

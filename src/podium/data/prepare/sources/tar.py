@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from podium.data.prepare.sources.find import is_image
+from podium.data.prepare.sources.find import choose_split, is_image, split_in_name
 from podium.data.prepare.sources.folder import place, refusal
 from podium.data.prepare.sources.rows import Rows
 from podium.errors import UserError
@@ -26,16 +26,16 @@ class _Member:
     bytes: int
 
 
-def scan_tar(path: str, archive_name: str, split: str | None) -> tuple[str, pa.Table]:
+def scan_tar(path: str, archive_name: str, given: str | None) -> tuple[str, pa.Table]:
     """("tar" or "webdataset", the rows)."""
-    rows = Rows(path)
+    rows, named = Rows(path), split_in_name(archive_name)
     with open(path, "rb") as file:
         members = list(_members(file, archive_name, rows))
         if any(member.name.endswith((".cls", ".json")) for member in members):
-            _add_samples(file, members, split, rows)
+            _add_samples(file, members, choose_split(given, named), rows)
             return "webdataset", rows.table()
     images = [member for member in members if is_image(member.name)]
-    for member, (where, class_name) in zip(images, place([m.name for m in images], split), strict=True):
+    for member, (where, class_name) in zip(images, place([m.name for m in images], given, named), strict=True):
         reason = refusal(where, class_name)
         if reason:
             rows.refuse(member.name, reason, where or None)
