@@ -39,6 +39,14 @@ def test_a_sweep_writes_a_page(tmp_path):
     assert (tmp_path / "sweep.html").stat().st_size > 3000
 
 
+def test_a_sweep_that_cannot_be_written_is_not_made(tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    done = _podium(*_SMALL, "--topology", "v3:2x2,v3:4x4", "--out", str(tmp_path / "taken"), "--batch", "8192")
+    assert done.returncode == 2
+    assert done.stderr.startswith("podium: --out ")  # nothing was planned before
+    assert done.stderr.count("\n") == 1
+
+
 def test_the_smallest_pod_that_is_fast_enough():
     done = _podium(*_SMALL, "--topology", "v3", "--fit", "pod", "--minutes", "0.5")
     assert done.returncode == 0, done.stderr

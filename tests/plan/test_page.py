@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from podium.errors import UserError
 from podium.plan import page
 
 
@@ -45,3 +46,22 @@ def test_the_page_needs_no_network_and_names_what_does_not_fit(tmp_path):
     assert text.count("a &lt;title&gt;") == 2
     assert text.count("(too much)") == 2
     assert len(json.loads((tmp_path / "sweep.json").read_text())["rows"]) == 3
+
+
+@pytest.mark.parametrize("out", ["taken", "taken/deeper"])
+def test_a_place_that_is_no_directory_is_told_before_the_sweep(tmp_path, out):
+    (tmp_path / "taken").write_text("a file")
+    with pytest.raises(UserError, match=f"--out {tmp_path / out} cannot be written to"):
+        page.make_directory(tmp_path / out)
+
+
+def test_the_directory_is_made_and_left_empty(tmp_path):
+    page.make_directory(tmp_path / "new" / "sweep")
+    page.make_directory(tmp_path / "new" / "sweep")
+    assert list((tmp_path / "new" / "sweep").iterdir()) == []
+
+
+def test_what_stands_in_the_way_of_a_file_is_one_line(tmp_path):
+    (tmp_path / "sweep.html").mkdir()
+    with pytest.raises(UserError, match="cannot be written to"):
+        page.write(_rows("chips"), tmp_path, "title", "command")

@@ -60,6 +60,8 @@ def _sweep(
     batches: list[int],
     console: Console,
 ) -> dict[str, Any]:
+    if options.out:
+        page.make_directory(options.out)
     rows = sweep.scaling(recipe, pods, batches, _planner(options, console))
     report.show_sweep(rows, console)
     command = f"podium plan --recipe {shlex.quote(options.recipe)} --topology {options.topology}"

@@ -4,27 +4,46 @@ network.
 
 import html
 import json
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from podium.errors import UserError
 from podium.report import chart
 
 _WIDTH, _HEIGHT = 430, 290  # of a panel
 
 
+def make_directory(directory: Path) -> None:
+    """Called before the sweep, which takes minutes: they should not be lost to a place that cannot be written to."""
+    with _writing(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+
+
 def write(rows: Sequence[dict[str, Any]], directory: Path, title: str, command: str) -> list[Path]:
     """sweep.svg, sweep.html and sweep.json in `directory`."""
-    directory.mkdir(parents=True, exist_ok=True)
     picture = draw(rows)
     files = {
         "sweep.svg": picture,
         "sweep.html": _page(rows, picture, title, command),
         "sweep.json": json.dumps({"command": command, "rows": list(rows)}, indent=1) + "\n",
     }
-    for name, text in files.items():
-        (directory / name).write_text(text)
+    with _writing(directory):
+        for name, text in files.items():
+            (directory / name).write_text(text)
     return [directory / name for name in files]
+
+
+@contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"--out {directory} cannot be written to ({error.strerror}); give another directory") from None
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> str:
