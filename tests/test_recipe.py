@@ -59,6 +59,36 @@ def test_set_reaches_into_sections():
     assert (r.optimizer.learning_rate, r.data.flip, r.data.mean) == (3.0, False, (0.1, 0.2, 0.3))
 
 
+@pytest.mark.parametrize("name", recipe.shipped())
+@pytest.mark.parametrize(
+    "override", ["schedule.decay=cosine", "schedule.decay=polynomial", "optimizer.name=sgd", "optimizer.name=lars"]
+)
+def test_set_takes_another_optimizer_or_schedule_in_place_of_any(name, override):
+    section, _, tag_and_value = override.partition(".")
+    tag, _, value = tag_and_value.partition("=")
+    before, after = (getattr(recipe.load(name, changes), section) for changes in ([], [override]))
+    assert getattr(after, tag) == value
+    shared = {f.name for f in dataclasses.fields(before)} & {f.name for f in dataclasses.fields(after)} - {tag}
+    assert all(getattr(before, field) == getattr(after, field) for field in shared)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("epochs=20", r"at_epochs=\[30\.0, 60\.0, 80\.0\] must ascend, .* below epochs=20; set schedule"),
+        ("schedule.at_epochs=[60, 30]", "must ascend"),
+        ("schedule.at_epochs=[30, 90]", "must ascend"),
+        ("schedule.warmup_epochs=40", r"from schedule\.warmup_epochs=40"),
+        ("schedule.factor=-1", r"schedule\.factor=-1\.0 must be greater than 0"),
+        ("schedule.power=2", r"schedule\.power does nothing with schedule\.decay='steps'; leave it out"),
+        ("optimizer.trust=1", r"optimizer\.trust does nothing with optimizer\.name='sgd'"),
+    ],
+)
+def test_steps_that_the_run_never_takes_are_refused(override, message):
+    with pytest.raises(UserError, match=message):
+        recipe.load("resnet50-256", [override])
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -72,6 +102,9 @@ def test_set_reaches_into_sections():
         ("max_lost_steps=1", r"max_lost_steps=1 cannot be kept with steps_per_dispatch=\d+; use \d+ or more"),
         ("epochs=0", r"epochs=0\.0 must be greater than 0"),
         ("data.crop=round", r"not one of resized, shifted, centre"),
+        ("optimizer.name=[1]", r"optimizer\.name=\[1\] must be one of sgd, lars"),
+        ('optimizer={name = "lars", learning_rate = 1, trust = -1}', r"optimizer\.trust=-1\.0 must be greater than 0"),
+        ("data.max_broken_share=-1", r"max_broken_share=-1\.0 must not be negative"),
         ("optimizer.name=adam", r"optimizer\.name='adam' must be one of sgd, lars"),
         ("schedule.warmup_epochs=16", r"warmup_epochs=16 must be below epochs"),
         ("torus=2by4", r"not ROWSxCOLS"),

@@ -200,6 +200,8 @@ def _apply(table: dict[str, Any], override: str) -> None:
         table[leaf] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         table[leaf] = value.strip()  # a bare word is a string: --set torus=2x4
+    for left_over in _not_of(key.strip(), table[leaf]):  # by the optimizer or schedule that was there before
+        table.pop(left_over, None)
 
 
 def _build(cls: Any, table: dict[str, Any], where: str) -> Any:
@@ -207,6 +209,9 @@ def _build(cls: Any, table: dict[str, Any], where: str) -> Any:
     hints = typing.get_type_hints(cls)
     known = {f.name: f for f in dataclasses.fields(cls)}
     for key in table:
+        if f"{where}{key}" in _all_keys() and key not in known:
+            tag = next(iter(known))
+            raise UserError(f"{where}{key} does nothing with {where}{tag}={table[tag]!r}; leave it out")
         if key not in known:
             raise UserError(f"unknown key {where}{key}{_suggest(key, _all_keys(), where)}")
     missing = [
@@ -246,20 +251,34 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
 
 def _choose_section(choices: tuple[Any, ...], value: Any, key: str) -> Any:
     """One of several sections, told apart by its first field (`name` of an optimizer, `decay` of a schedule)."""
-    tag = dataclasses.fields(choices[0])[0].name
-    by_name = {typing.get_args(typing.get_type_hints(c)[tag])[0]: c for c in choices}
+    tag, by_name = _tagged(choices)
     chosen = value.get(tag) if isinstance(value, dict) else None
-    if chosen not in by_name:
+    if not isinstance(chosen, str) or chosen not in by_name:
         raise UserError(f"{key}.{tag}={chosen!r} must be one of {', '.join(by_name)}")
     return _build(by_name[chosen], value, f"{key}.")
+
+
+def _tagged(choices: tuple[Any, ...]) -> tuple[str, dict[str, Any]]:
+    tag = dataclasses.fields(choices[0])[0].name
+    return tag, {typing.get_args(typing.get_type_hints(c)[tag])[0]: c for c in choices}
+
+
+def _not_of(key: str, chosen: Any) -> set[str]:
+    """The fields that the others of a kind have and `chosen` has not, if `key` chooses one of them."""
+    for section, kinds in (("optimizer", typing.get_args(Optimizer)), ("schedule", typing.get_args(Schedule))):
+        tag, by_name = _tagged(kinds)
+        if key == f"{section}.{tag}" and isinstance(chosen, str) and chosen in by_name:
+            of_all = {f.name for kind in kinds for f in dataclasses.fields(kind)}
+            return of_all - {f.name for f in dataclasses.fields(by_name[chosen])}
+    return set()
 
 
 def _all_keys() -> list[str]:
     sections = {
         "data": (Data,),
         "model": (Model,),
-        "optimizer": (Sgd, Lars),
-        "schedule": (Polynomial, Cosine, Steps),
+        "optimizer": typing.get_args(Optimizer),
+        "schedule": typing.get_args(Schedule),
     }
     keys = [f.name for f in dataclasses.fields(Recipe)]
     for section, classes in sections.items():
@@ -287,9 +306,12 @@ def _check(r: Recipe) -> None:
         ("epochs", r.epochs),
         ("bucket_mb", r.bucket_mb), ("batch_global", r.batch_global), ("model.norm_span", r.model.norm_span),
         ("data.image_size", r.data.image_size), ("steps_per_dispatch", r.steps_per_dispatch),
-        ("log_every_steps", r.log_every_steps), 
+        ("log_every_steps", r.log_every_steps),
         ("max_lost_steps", r.max_lost_steps), ("evaluate_every_epochs", r.evaluate_every_epochs),
         ("optimizer.learning_rate", r.optimizer.learning_rate), ("model.norm_epsilon", r.model.norm_epsilon),
+        *([("optimizer.trust", r.optimizer.trust)] if isinstance(r.optimizer, Lars) else []),
+        *([("schedule.power", r.schedule.power)] if isinstance(r.schedule, Polynomial) else []),
+        *([("schedule.factor", r.schedule.factor)] if isinstance(r.schedule, Steps) else []),
     ]:  # fmt: skip
         if value <= 0:
             raise UserError(f"{key}={value} must be greater than 0")
@@ -297,6 +319,7 @@ def _check(r: Recipe) -> None:
         ("seed", r.seed), ("schedule.warmup_epochs", r.schedule.warmup_epochs), ("model.classes", r.model.classes),
         ("optimizer.weight_decay", r.optimizer.weight_decay), ("data.shift_pixels", r.data.shift_pixels),
         ("data.threads", r.data.threads), ("data.cache_gb", r.data.cache_gb),
+        ("data.max_broken_share", r.data.max_broken_share),
     ]:  # fmt: skip
         if value < 0:
             raise UserError(f"{key}={value} must not be negative")
@@ -321,6 +344,13 @@ def _check(r: Recipe) -> None:
             f"schedule.warmup_epochs={r.schedule.warmup_epochs:g} must be below epochs={r.epochs:g}; "
             f"lower one or raise the other"
         )
+    if isinstance(r.schedule, Steps):
+        ends = (r.schedule.warmup_epochs, *r.schedule.at_epochs, r.epochs)
+        if list(ends) != sorted(ends) or r.epochs in r.schedule.at_epochs:
+            raise UserError(
+                f"schedule.at_epochs={[*r.schedule.at_epochs]} must ascend, from schedule.warmup_epochs="
+                f"{r.schedule.warmup_epochs:g} to below epochs={r.epochs:g}; set schedule.at_epochs too"
+            )
     if r.batch_global % r.model.norm_span:
         raise UserError(
             f"batch_global={r.batch_global} is not divisible by model.norm_span={r.model.norm_span}; "

@@ -55,3 +55,8 @@ def test_logits_are_fp32_and_the_first_layer_learns_only_its_bias(name):
 def test_a_stem_of_the_other_family_is_refused(name, stem, use):
     with pytest.raises(UserError, match=rf"model\.stem='{stem}' does not fit model\.name='{name}'; {use}"):
         check(recipe.Model(norm_span=2, name=name, stem=stem), 32)
+
+
+def test_a_scale_that_no_block_has_is_refused():
+    with pytest.raises(UserError, match=r"model\.last_scale=1 does nothing with model\.name='resnet7'; leave it out"):
+        check(recipe.Model(norm_span=2, name="resnet7", stem="patches", last_scale=1.0), 32)

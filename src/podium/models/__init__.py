@@ -28,6 +28,9 @@ def check(model: recipes.Model, image_size: int) -> None:
     if (model.stem == "patches") != (model.name in WIDTHS):
         fitting = "patches" if model.name in WIDTHS else "conv7, space_to_depth, conv3 or fold3"
         raise UserError(f"model.stem={model.stem!r} does not fit model.name={model.name!r}; use {fitting}")
+    if model.name in WIDTHS and model.last_scale != recipes.Model.last_scale:
+        given = f"model.last_scale={model.last_scale:g}"
+        raise UserError(f"{given} does nothing with model.name={model.name!r}; leave it out")
 
 
 def build_model(model: recipes.Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Module:
