@@ -61,6 +61,22 @@ def test_an_answer_in_the_cache_needs_no_compiler(monkeypatch):
     assert error.value.needed_bytes == 20 * 2**30
 
 
+def test_a_fresh_compilation_passes_by_the_cache_and_replaces_what_is_there(monkeypatch):
+    monkeypatch.setattr(compiling, "libtpu_version", lambda: "fresh")
+    file = compiling.cache_directory() / "plan" / f"{compiling.key_of(_RECIPE, _POD)}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"out_of_memory": {"needed": 20 * 2**30, "limit": 16 * 2**30}}))
+    result = {
+        "cycles": 9, "update_cycles": 1, "unpriced_bytes": 3, "collectives": [], "flops": 1.0, "bytes_accessed": 2.0,
+        "memory_bytes": 3, "compile_seconds": 4.0, "trace_seconds": 5.0,
+    }  # fmt: skip
+    monkeypatch.setattr(compiling, "_run_worker", lambda *arguments: {"result": result})
+    facts = compiling.compiled(_RECIPE, _POD, print, fresh=True)
+    assert (facts.memory_bytes, facts.earlier) == (3, False)
+    assert json.loads(file.read_text()) == {"result": result}
+    assert compiling.compiled(_RECIPE, _POD, print) == replace(facts, earlier=True)
+
+
 def test_gpus_and_machines_without_libtpu_have_no_compiled_facts(monkeypatch):
     assert compiling.compiled(_RECIPE, parse_pod("a100:96x8"), print) is None
     monkeypatch.setattr(compiling, "libtpu_version", lambda: None)

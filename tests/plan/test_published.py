@@ -1,8 +1,13 @@
 """The planner against published results, from the compilations that come with Podium."""
 
+import shutil
+from dataclasses import replace
+
 import pytest
 
-from podium.plan import published
+from podium.errors import UserError
+from podium.plan import compile as compiling
+from podium.plan import planner, published
 from podium.plan.model import CONSTANTS
 from podium.plan.planner import is_two_colour_2d, make_plan
 from podium.plan.pods import parse_pod
@@ -50,3 +55,25 @@ def test_the_compiler_sums_the_papers_gradients_in_two_colours():
     assert plan.gradients.two_colour_2d
     assert "the paper's two-colour 2-D algorithm" in plan.gradients.words
     assert plan.fits
+
+
+def test_a_fresh_check_compiles_every_point_again_and_keeps_that(monkeypatch, tmp_path):
+    shipped, asked = published.kept(), []
+    monkeypatch.setattr(published, "_KEPT", shutil.copy(published._KEPT, tmp_path / "published.json"))
+    monkeypatch.setattr(compiling, "libtpu_version", lambda: "new")
+
+    def compiled(recipe, pod, stage, *, fresh):
+        asked.append((recipe.name, fresh))
+        return replace(shipped[recipe.name], versions={"libtpu": "new"})
+
+    monkeypatch.setattr(planner, "compiled", compiled)
+    results = published.check(lambda stage: None, fresh=True)
+    assert asked == [(point.name, True) for point in published.POINTS]
+    assert {result.compiled_with for result in results} == {"libtpu new"}
+    assert {facts.versions["libtpu"] for facts in published.kept().values()} == {"new"}
+
+
+def test_a_fresh_check_without_the_compiler_says_so(monkeypatch):
+    monkeypatch.setattr(compiling, "libtpu_version", lambda: None)
+    with pytest.raises(UserError, match="libtpu is not installed"):
+        published.check(lambda stage: None, fresh=True)

@@ -97,13 +97,16 @@ def key_of(recipe: Recipe, pod: Pod) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
-def compiled(recipe: Recipe, pod: Pod, stage: Callable[[str], None], text_file: Path | None = None) -> Compiled | None:
-    """None without libtpu or for GPUs. Raises DoesNotFit where the compiler runs out of memory."""
+def compiled(
+    recipe: Recipe, pod: Pod, stage: Callable[[str], None], text_file: Path | None = None, fresh: bool = False
+) -> Compiled | None:
+    """None without libtpu or for GPUs; `fresh` compiles whatever the cache has. Raises DoesNotFit where the compiler
+    runs out of memory."""
     if libtpu_version() is None or pod.chip.is_gpu:
         return None
     key = key_of(recipe, pod)
     file = cache_directory() / "plan" / f"{key}.json"
-    if text_file is None and file.exists():
+    if not fresh and text_file is None and file.exists():
         answer, earlier = json.loads(file.read_text()), True
     else:
         answer, earlier = _run_worker(recipe, pod, stage, text_file), False

@@ -107,17 +107,18 @@ def make_plan(
     cpu_images_per_second: float | None = None,
     compiled_earlier: Compiled | None = None,
     compile_step: bool = True,
+    fresh: bool = False,
     constants: Constants = CONSTANTS,
 ) -> Plan:
-    """Compiles unless told not to, or given what was compiled earlier. A step that does not fit is planned all the
-    same, by its count, and says so."""
+    """Compiles unless told not to, or given what was compiled earlier; `fresh` compiles even what is in the cache. A
+    step that does not fit is planned all the same, by its count, and says so."""
     # Says so if the batch does not divide or the span does not fit.
     topology.lay_out(topology.Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
     notes: list[str] = []
     facts, shortage, work = compiled_earlier, None, None
     if facts is None and compile_step:
         try:
-            facts = compiled(recipe, pod, stage)
+            facts = compiled(recipe, pod, stage, fresh=fresh)
         except DoesNotFit as found:
             shortage = found
             notes.append("the compiler ran out of memory; times are counted, not compiled")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from podium import recipe as recipes
+from podium.errors import UserError
 from podium.plan import compile as compiling
 from podium.plan.model import CONSTANTS, Constants, estimate
 from podium.plan.planner import Stage, make_plan
@@ -89,11 +90,14 @@ def keep(facts: dict[str, compiling.Compiled]) -> None:
 
 def check(stage: Stage, fresh: bool = False, constants: Constants = CONSTANTS) -> list[Checked]:
     """Every point, from the compilations at hand; `fresh` compiles them again with the libtpu that is installed."""
+    if fresh and compiling.libtpu_version() is None:
+        raise UserError("--fresh compiles, and libtpu is not installed; make install EXTRAS=plan brings it")
     earlier = kept()
     results = []
     for point in POINTS:
         facts = None if fresh else earlier[point.name]
-        plan = make_plan(point.recipe, parse_pod(point.topology), stage, compiled_earlier=facts, constants=constants)
+        pod = parse_pod(point.topology)
+        plan = make_plan(point.recipe, pod, stage, compiled_earlier=facts, fresh=fresh, constants=constants)
         version = plan.compiled.versions["libtpu"] if plan.compiled else "not compiled"
         if fresh and plan.compiled:
             earlier[point.name] = plan.compiled
