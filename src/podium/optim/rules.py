@@ -49,8 +49,8 @@ class SgdRule:
 class LarsRule:
     """Layer-wise scaling by trust = η‖w‖ / (‖g‖ + β‖w‖), 1 where either norm is 0. Two variants:
 
-    tf (what the paper used, TensorFlow's LARSOptimizer): m ← μm + (g + βw);  w ← w − rate·trust·m
-    scaled_momentum (You et al., MLPerf's JAX code):      m ← μm + rate·trust·(g + βw);  w ← w − m
+    tf (TensorFlow's LARSOptimizer of the paper's days):    m ← μm + (g + βw);  w ← w − rate·trust·m
+    scaled_momentum (You et al., MLPerf's reference code):  m ← μm + rate·trust·(g + βw);  w ← w − m
 
     They differ when the rate or the trust changes between steps: the first rescales the whole history with today's
     values, the second keeps each step as it was scaled then.
