@@ -22,9 +22,11 @@ from rich.console import Console
 from tests.data.made_sources import (
     CLASSES,
     SOURCES,
+    Made,
     folder_files,
     jpeg,
     made,
+    parquet_bytes,
     tar_bytes,
     test_data,
     undecodable_jpeg,
@@ -508,6 +510,55 @@ def test_a_shard_that_was_lost_meanwhile_is_written_again(tmp_path: Path) -> Non
     short.write_bytes(short.read_bytes()[:-1])
     assert prepare(source, out).shards_resumed == 1
     verify(out)
+
+
+class _Stopped(Exception):
+    pass
+
+
+def _stop_halfway(stage: str, done: int, total: int) -> None:
+    if stage == "writing images" and done > total / 2:
+        raise _Stopped
+
+
+def _archives() -> dict[str, bytes]:
+    images = _many(3000)
+    rows = [Made("train", CLASSES.index(name[:3]), name, image) for name, image in images.items()]
+    tar, tar_gz = (tar_bytes(images, mode) for mode in ("w", "w:gz"))
+    return {"photos.tar": tar, "photos.tar.gz": tar_gz, "photos.parquet": parquet_bytes(rows)}
+
+
+@pytest.mark.parametrize("out", ["out", "moved/out"])
+@pytest.mark.parametrize("name", ["photos.tar", "photos.tar.gz", "photos.parquet"])
+def test_a_stopped_preparation_resumes_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, out: str
+) -> None:
+    _folder(tmp_path / "in", {name: _archives()[name]})
+    (tmp_path / "moved").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(_Stopped):
+        prepare(f"in/{name}", "out", PrepareOptions(workers=1), progress=_stop_halfway)
+    (tmp_path / "out").rename(tmp_path / out)
+    monkeypatch.chdir("/")
+    report = prepare(tmp_path / "in" / name, tmp_path / out)
+    assert (report.images, report.shards_resumed, report.left_out) == ({"train": 3000}, 1, ())
+    verify(tmp_path / out)
+
+
+@pytest.mark.parametrize("lost", ["in/photos.tar", f"out/{WORK}/00000.copy", f"out/{WORK}/00000.images"])
+def test_an_archive_that_is_gone_meanwhile_ends_the_run_instead_of_losing_images(tmp_path: Path, lost: str) -> None:
+    name = {"tar": "photos.tar", "copy": "photos.tar.gz", "images": "photos.parquet"}[lost.rpartition(".")[2]]
+    source, gone = _folder(tmp_path / "in", {name: _archives()[name]}) / name, tmp_path / lost
+
+    def meddle(stage: str, done: int, total: int) -> None:
+        if stage == "writing images" and gone.exists():
+            gone.rename(tmp_path / "gone")
+
+    with pytest.raises(UserError, match=f"{gone} cannot be read .No such file or directory.; put it back and run"):
+        prepare(source, tmp_path / "out", PrepareOptions(workers=1), progress=meddle)
+    if gone == source:
+        (tmp_path / "gone").rename(source)
+    assert prepare(source, tmp_path / "out").images == {"train": 3000}
 
 
 # For `podium train --data` and the command line

@@ -26,7 +26,7 @@ from podium.data.manifest import MANIFEST, WORK, Shard, damaged, read_manifest, 
 from podium.data.prepare.journal import Journal, LeftOut
 from podium.data.prepare.layout import assign_splits, lay_out
 from podium.data.prepare.sources import Found, Scan, find, number_classes, scan_archive, scan_folder
-from podium.data.prepare.transfer import Transfer, unusable
+from podium.data.prepare.transfer import Transfer, read_image, unusable
 from podium.errors import UserError
 
 REPORT = "report.json"
@@ -130,9 +130,11 @@ def _prepare(
 
     tasks = lay_out(rows, options.seed)
     resumed = sum(journal.recall(task.file) is not None for task in tasks)
+    read = partial(read_image, archived=not found.folder)
     decode = decode_pixels if options.check == "decode" else None
     written = partial(progress, "writing images")
-    records = Transfer(directory, journal, rows, labels, decode, options.strict, written).run(tasks, workers)
+    transfer = Transfer(directory, journal, rows, labels, read, decode, options.strict, written)
+    records = transfer.run(tasks, workers)
 
     left_out += [item for record in records for item in record.left_out]
     splits: dict[str, list[Shard]] = {}

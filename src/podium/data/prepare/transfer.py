@@ -30,12 +30,13 @@ class Transfer:
         journal: Journal,
         rows: pa.Table,
         labels: np.ndarray,
+        read: Callable[[dict[str, Any]], bytes],
         decode: Callable[[bytes], object] | None,
         strict: bool,
         progress: Callable[[int, int], None],
     ) -> None:
         self._directory, self._journal, self._rows, self._labels = directory, journal, rows, labels
-        self._decode, self._strict, self._progress = decode, strict, progress
+        self._read, self._decode, self._strict, self._progress = read, decode, strict, progress
         self._done, self._lock, self._stop = 0, threading.Lock(), threading.Event()
 
     def run(self, tasks: Sequence[ShardTask], workers: int) -> list[ShardRecord]:
@@ -68,7 +69,7 @@ class Transfer:
                 if self._stop.is_set():
                     raise UserError("stopped; run the same podium prepare again, and it resumes")
                 try:
-                    jpeg, width, height, changed = trainable_jpeg(_read(row), self._decode)
+                    jpeg, width, height, changed = trainable_jpeg(self._read(row), self._decode)
                     writer.add(jpeg, label, width, height, row["name"])
                     reencoded += changed
                 except BadImage as bad:
@@ -91,7 +92,7 @@ def unusable(left_out: Sequence[LeftOut]) -> UserError:
     return UserError(f"{first.name} cannot be used: {first.reason}{more}; repair or remove it")
 
 
-def _read(row: dict[str, Any]) -> bytes:
+def read_image(row: dict[str, Any], *, archived: bool) -> bytes:
     path, offset, image_bytes = row["path"], row["offset"], row["bytes"]
     if image_bytes > _IMAGE_BYTES_MAX:
         raise BadImage(f"{image_bytes:,} bytes is over the limit of {_IMAGE_BYTES_MAX:,}")
@@ -107,6 +108,9 @@ def _read(row: dict[str, Any]) -> bytes:
         with open(path, "rb", buffering=0) as file:
             image = os.pread(file.fileno(), image_bytes, offset)
     except OSError as error:
+        if archived:  # a lost archive is no fault of its images
+            how = "put it back and run the same podium prepare again, and it resumes"
+            raise UserError(f"{path} cannot be read ({error.strerror}); {how}") from error
         raise BadImage(f"cannot be read: {error.strerror}") from error
     if len(image) != image_bytes:
         raise BadImage(f"{len(image)} of its {image_bytes} bytes are there: it changed while it was prepared")

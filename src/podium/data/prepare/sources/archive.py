@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 import shutil
 import zlib
 from collections.abc import Callable
@@ -43,8 +44,8 @@ class Scan:
 def scan_archive(file: SourceFile, work: Path, slot: str) -> Scan:
     """`slot` names this archive's files in the work folder."""
     kept = work / f"{slot}.scan"
-    if kept.exists():
-        return _load(kept)
+    if kept.exists() and (scan := _load(kept, file)):
+        return scan
     path = _at_hand(file, work / f"{slot}.copy")
     with open(path, "rb") as opened:
         head = opened.read(512)
@@ -94,16 +95,24 @@ def _copy(source: BinaryIO, path: Path) -> None:
     publish(temporary, path)
 
 
-def _keep(scan: Scan, path: Path) -> None:
-    temporary = temporary_name(path)
-    about = json.dumps([scan.kind, scan.classes, scan.may_count_from_one])
-    with pa.ipc.new_file(str(temporary), SCHEMA.with_metadata({"scan": about})) as writer:
-        writer.write_table(scan.rows.replace_schema_metadata({"scan": about}))
-    publish(temporary, path)
+def _keep(scan: Scan, kept: Path) -> None:
+    """Without the path: until the scan is loaded, source and work folder may move, or be named from elsewhere."""
+    temporary, paths = temporary_name(kept), scan.rows["path"].unique().to_pylist()
+    copy = next((Path(path).name for path in paths if Path(path).parent == kept.parent), None)
+    about = json.dumps([scan.kind, scan.classes, scan.may_count_from_one, copy])
+    rows = scan.rows.drop_columns("path").replace_schema_metadata({"scan": about})
+    with pa.ipc.new_file(str(temporary), rows.schema) as writer:
+        writer.write_table(rows)
+    publish(temporary, kept)
 
 
-def _load(path: Path) -> Scan:
-    with pa.ipc.open_file(str(path)) as reader:
+def _load(kept: Path, file: SourceFile) -> Scan | None:
+    """None where the unpacked copy that was scanned is gone."""
+    with pa.ipc.open_file(str(kept)) as reader:
         rows = reader.read_all()
-    kind, classes, may_count_from_one = json.loads(rows.schema.metadata[b"scan"])
-    return Scan(kind, rows.replace_schema_metadata(None), classes, may_count_from_one)
+    kind, classes, may_count_from_one, copy = json.loads(rows.schema.metadata[b"scan"])
+    path = str(kept.with_name(copy)) if copy else file.path
+    if copy and not os.path.exists(path):
+        return None
+    rows = rows.replace_schema_metadata(None).add_column(0, SCHEMA.field("path"), pa.repeat(path, len(rows)))
+    return Scan(kind, rows, classes, may_count_from_one)
