@@ -62,6 +62,34 @@ def test_the_largest_batch_that_fits():
     assert found["memory_bytes_per_core"] > 0.4 * found["memory_limit_bytes"]
 
 
+_TWO_PODS = ("--topology", "v3:2x2,v3:4x4")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--fresh",), "--fresh would do nothing for a single plan"),
+        (("--out", "page"), "--out would do nothing for a single plan"),
+        (("--minutes", "5"), "--minutes would do nothing for a single plan"),
+        (("--fresh", *_TWO_PODS), "--fresh would do nothing for a sweep"),
+        (("--out", "page", "--fit", "pod"), "--out would do nothing for --fit pod"),
+        (("--batch", "512", "--fit", "batch"), "--batch would do nothing for --fit batch"),
+        (("--fit", "pod", *_TWO_PODS), "--fit pod starts from one --topology and one --batch"),
+        (("--fit", "batch", *_TWO_PODS), "--fit batch starts from one --topology"),
+        (("--fit", "pod", "--batch", "512,1024"), "--fit pod starts from one --topology and one --batch"),
+        (
+            ("--check", "--analytic", *_TWO_PODS, "--set", "epochs=9"),
+            "--topology and --analytic and --set would do nothing for --check, which heeds --check, --fresh; leave",
+        ),
+    ],
+)
+def test_an_option_without_effect_is_refused(arguments, says):
+    done = _podium(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"podium: {says}")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

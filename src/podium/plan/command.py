@@ -3,7 +3,7 @@ types.
 """
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from rich.console import Console
@@ -16,26 +16,52 @@ from podium.plan.planner import Plan, make_plan, schedules
 from podium.plan.pods import CHIPS, Pod, parse_pod
 from podium.recipe import Recipe
 
+# The options that each way of planning heeds.
+_OF_EVERY_PLAN = ("recipe", "set", "topology", "analytic")
+_HEEDED = {
+    "--check": ("check", "fresh"),
+    "--fit batch": (*_OF_EVERY_PLAN, "fit"),
+    "--fit pod": (*_OF_EVERY_PLAN, "fit", "batch", "minutes"),
+    "a sweep": (*_OF_EVERY_PLAN, "batch", "out"),
+    "a single plan": (*_OF_EVERY_PLAN, "batch"),
+}
+
 
 def run(options: PlanOptions, sets: tuple[str, ...], console: Console) -> dict[str, Any]:
+    batches = _numbers(options.batch)
+    topologies = [text for text in options.topology.split(",") if text]
+    several = len(topologies) > 1 or len(batches) > 1
+    _refuse_idle(options, sets, several)
     if options.check:
         return _check(options.fresh, console)
-    batches = _numbers(options.batch)
     recipe = recipes.load(options.recipe, (*sets, *(f"batch_global={batch}" for batch in batches[:1])))
     if options.fit == "pod":
         name = options.topology.partition(":")[0]
         chip = CHIPS[name] if name in CHIPS else parse_pod(options.topology).chip
         plan = sweep.smallest_pod(recipe, chip, options.minutes, _planner(options, console))
         return _one(plan, console)
-    pods = [parse_pod(text) for text in options.topology.split(",") if text]
+    pods = [parse_pod(text) for text in topologies]
     if not pods:
         raise UserError("--topology is empty; write for example --topology v3:32x32")
     if options.fit == "batch":
         return _one(sweep.largest_batch(recipe, pods[0], _planner(options, console)), console)
-    if len(pods) > 1 or len(batches) > 1:
+    if several:
         return _sweep(options, sets, recipe, pods, batches, console)
     rate = input_rate.measure(recipe.data)
     return _one(_planner(options, console, rate)(recipe, pods[0]), console)
+
+
+def _refuse_idle(options: PlanOptions, sets: tuple[str, ...], several: bool) -> None:
+    """An option without effect is a misunderstanding: better told than ignored."""
+    fit = f"--fit {options.fit}" if options.fit else ""
+    way = "--check" if options.check else fit or ("a sweep" if several else "a single plan")
+    given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
+    idle = [name for name in (*given, *(["set"] if sets else [])) if name not in _HEEDED[way]]
+    if idle:
+        heeded = ", ".join(f"--{name}" for name in _HEEDED[way])
+        raise UserError(f"--{' and --'.join(idle)} would do nothing for {way}, which heeds {heeded}; leave that out")
+    if way == fit and several:
+        raise UserError(f"{fit} starts from one --topology and one --batch, and several were given; give one of each")
 
 
 def _planner(options: PlanOptions, console: Console, rate: float | None = None) -> sweep.Planner:
