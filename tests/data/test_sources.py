@@ -139,6 +139,36 @@ def test_splits_can_be_given(tmp_path: Path) -> None:
     assert [row["split"] for row in rows] == ["train", "validation"]
 
 
+@pytest.mark.parametrize(
+    ("source", "validation"),
+    [
+        ("{tmp}/a/g", "holdout"),
+        ("{tmp}/a/g", "{tmp}/a/g/holdout"),
+        ("a/g", "{tmp}/a/g/holdout"),
+        ("./a/g", "a/g/holdout"),
+        ("a/g/", "b/../a/g/holdout/"),
+        ("linked", "holdout"),
+        ("linked", "a/g/holdout"),
+        ("a/g", "file://{tmp}/a/g/holdout"),
+        ("memory://{tmp}/a/g", "memory:/{tmp}/a/g/holdout"),
+    ],
+)
+def test_the_rest_of_a_source_is_without_its_validation_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, validation: str
+) -> None:
+    files = {f"{top}{name}/{i}.jpg": b"x" for top in ("", "holdout/") for name in ("cat", "dog") for i in range(3)}
+    for protocol in ("", "memory://"):
+        _write_files(f"{protocol}{tmp_path}/a/g", files)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "a" / "g")
+    monkeypatch.chdir(tmp_path)
+    _, rows = _scan(source.format(tmp=tmp_path), tmp_path, validation=validation.format(tmp=tmp_path))
+    counts = rows.group_by(["split", "class_name"]).aggregate([([], "count_all")]).to_pylist()
+    assert {(row["split"], row["class_name"]): row["count_all"] for row in counts} == {
+        (split, name): 3 for split in ("train", "validation") for name in ("cat", "dog")
+    }
+
+
 def test_patterns_name_some_of_the_files(tmp_path: Path) -> None:
     root = str(tmp_path / "in")
     _write_files(root, {f"x-{i:03d}.tar": b"x" for i in range(12)})

@@ -67,8 +67,8 @@ def find(source: str, train: str | None = None, validation: str | None = None) -
         }
         listed = {split: _list(part) for split, part in parts.items() if part}
         files = [replace(file, split=split) for split, found in listed.items() for file in found]
-        held_out = {file.path for file in listed.get("validation", [])}
-        files = [file for file in files if file.split != REST or file.path not in held_out]
+        held_out = {_real(file.path) for file in listed.get("validation", [])}
+        files = [file for file in files if file.split != REST or _real(file.path) not in held_out]
     else:
         files = _list(source)
     if any(is_image(file.name) for file in files):
@@ -129,6 +129,12 @@ def _inside(source: str, pattern: str | None) -> str | None:
         return within
     inside = os.path.isdir(source) and (os.path.exists(within) or not os.path.exists(pattern))
     return within if inside else pattern
+
+
+def _real(path: str) -> str:
+    """The same for all names of a file; URLs were made alike when they were listed."""
+    local = path.removeprefix("file://")
+    return path if "://" in local else os.path.realpath(local)
 
 
 def _list(source: str) -> list[SourceFile]:
