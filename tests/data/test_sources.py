@@ -169,6 +169,43 @@ def test_the_rest_of_a_source_is_without_its_validation_images(
     }
 
 
+@pytest.mark.parametrize("protocol", ["", "memory://"])
+@pytest.mark.parametrize(
+    ("pattern", "files"),
+    [
+        ("{train,val}/shard-{0..1}.tar", "tars"),
+        ("{train,val}/*.tar", "tars"),
+        ("{train,val}/shard-[01].tar", "tars"),
+        ("{train,val}", "tars"),
+        ("{train,val}", "folders"),
+        ("{train,val}/*/*.jpg", "folders"),
+        ("v1/{train,val}", "folders"),
+        ("v{1,2}/{train,val}", "folders"),
+        ("v1/{train,val}/cat", "folders"),
+    ],
+)
+def test_patterns_keep_the_split_that_their_folders_name(
+    tmp_path: Path, protocol: str, pattern: str, files: str
+) -> None:
+    root = f"{protocol}{tmp_path}/{{a}}"  # a folder named like no pattern that a shell would expand
+    tars = {f"{split}/shard-{i}.tar": tar_bytes({"cat/1.jpg": b"x"}) for split in ("train", "val") for i in range(2)}
+    tops = ("", "v1/", "v2/") if pattern.startswith("v") else ("",)
+    folders = {f"{top}{split}/cat/{i}.jpg": b"x" for top in tops for split in ("train", "val") for i in range(2)}
+    _write_files(root, tars if files == "tars" else folders)
+    _, rows = _scan(f"{root}/{pattern}", tmp_path / "work")
+    assert set(rows["class_name"].to_pylist()) == {"cat"}
+    half = ["train", "validation"] * (len(rows) // 2)
+    assert sorted(rows["split"].to_pylist()) == sorted(half)
+
+
+@pytest.mark.parametrize("protocol", ["", "memory://"])
+def test_a_pattern_of_folders_may_name_parts_with_the_same_classes(tmp_path: Path, protocol: str) -> None:
+    root = f"{protocol}{tmp_path}/in"
+    _write_files(root, {f"part{i}/{name}/{i}.jpg": b"x" for i in range(2) for name in ("cat", "dog")})
+    _, rows = _scan(f"{root}/part{{0,1}}", tmp_path / "work")
+    assert rows["class_name"].to_pylist() == ["cat", "cat", "dog", "dog"]
+
+
 def test_patterns_name_some_of_the_files(tmp_path: Path) -> None:
     root = str(tmp_path / "in")
     _write_files(root, {f"x-{i:03d}.tar": b"x" for i in range(12)})

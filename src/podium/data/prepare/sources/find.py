@@ -141,11 +141,9 @@ def _list(source: str) -> list[SourceFile]:
     """Sorted by name, so that the same source always gives the same list."""
     _check_utf8(source)
     try:
-        if "://" in source:
-            files = [file for pattern in expand_braces(source) for file in _list_remote(pattern)]
-        else:
-            patterns = [source] if os.path.exists(source) else expand_braces(source)
-            files = [file for pattern in patterns for file in _list_local(pattern)]
+        patterns = [source] if os.path.exists(source) else expand_braces(source)
+        list_one = _list_remote if "://" in source else _list_local
+        files = [file for pattern in patterns for file in list_one(pattern, source)]
     except (ImportError, ValueError) as error:  # fsspec names the package that a protocol needs
         raise UserError(f"{source}: {error}") from error
     except OSError as error:
@@ -160,35 +158,46 @@ def _check_utf8(path: str) -> None:
         raise UserError(f"the path {printable(path)} is not UTF-8; rename it, at each ? it shows")
 
 
-def _list_remote(pattern: str) -> Iterator[SourceFile]:
+def _list_remote(pattern: str, source: str) -> Iterator[SourceFile]:
     system, root = fsspec.core.url_to_fs(pattern)
-    infos: dict[str, dict[str, Any]]
-    if any(character in root for character in "*?["):
-        infos = system.glob(root, detail=True)
-        root = root[: re.search(r"[*?\[]", root).start()].rpartition("/")[0]  # type: ignore[union-attr]
-    else:
-        infos = system.find(root, detail=True)  # of a single file: that file
-        root = root.rpartition("/")[0] if root in infos else root
+    _, source_root = fsspec.core.url_to_fs(source)
+    is_glob = any(character in root for character in "*?[")
+    # Of a single file, `find` gives that file.
+    infos: dict[str, dict[str, Any]] = (system.glob if is_glob else system.find)(root, detail=True)
+    prefix = None if is_glob or root in infos else _prefix(root, source_root)
     for path, info in infos.items():
-        name = path[len(root) :].lstrip("/")
+        name = _name(path, source_root) if prefix is None else prefix + path[len(root) :].lstrip("/")
         if info["type"] == "file" and not _hidden(name):
             stamps = (info.get(key) for key in ("ETag", "etag", "md5Hash", "mtime", "LastModified", "updated"))
             stamp = next((str(stamp) for stamp in stamps if stamp), "")
             yield SourceFile(system.unstrip_protocol(path), name, int(info["size"]), stamp)
 
 
-def _list_local(pattern: str) -> Iterator[SourceFile]:
+def _list_local(pattern: str, source: str) -> Iterator[SourceFile]:
     if os.path.isdir(pattern):
-        yield from _walk(pattern, "", os.path.realpath(pattern))
+        yield from _walk(pattern, _prefix(pattern, source), os.path.realpath(pattern))
     elif os.path.exists(pattern):
-        yield _local_file(pattern, os.path.basename(pattern), os.stat(pattern))
+        yield _local_file(pattern, _name(pattern, source), os.stat(pattern))
     elif any(character in pattern for character in "*?["):
-        fixed = pattern[: re.search(r"[*?\[]", pattern).start()].rpartition("/")[0]  # type: ignore[union-attr]
         for path in glob.iglob(pattern, recursive=True):
             if os.path.isfile(path):
-                yield _local_file(path, os.path.relpath(path, fixed or "."), os.stat(path))
+                yield _local_file(path, _name(path, source), os.stat(path))
     else:
         raise UserError(f"{pattern} does not exist; give a folder, an archive, a pattern or a URL")
+
+
+def _name(path: str, source: str) -> str:
+    """Of one of the files that `source` stands for: from the folder that it names before its first `{*?[`."""
+    fixed = path if path == source else re.split(r"[{*?[]", source, maxsplit=1)[0]
+    return os.path.relpath(path, os.path.dirname(fixed) or ".")
+
+
+def _prefix(folder: str, source: str) -> str:
+    """Of the names in one of the folders that `source` stands for, as in `{train,val}`: its path, from where it
+    names a split. Folders of parts, as in `{part1,part2}`, have none: they hold the same classes."""
+    parts = [] if folder == source else _name(folder, source).split("/")
+    first = next((place for place, part in enumerate(parts) if split_of_folder(part)), len(parts))
+    return "".join(f"{part}/" for part in parts[first:])
 
 
 def _walk(folder: str, prefix: str, root: str) -> Iterator[SourceFile]:
