@@ -5,6 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from rich.console import Console
+
+from podium.plan import command, input_rate
+from podium.plan.options import PlanOptions
 
 
 def _podium(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -60,6 +64,27 @@ def test_the_largest_batch_that_fits():
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["fits"]
     assert found["memory_bytes_per_core"] > 0.4 * found["memory_limit_bytes"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        PlanOptions("cifar10", "v3:2x2", analytic=True),
+        PlanOptions("cifar10", "v3:2x2,v3:4x4", analytic=True),
+        PlanOptions("cifar10", "v3:2x2", fit="batch", analytic=True),
+        PlanOptions("cifar10", "v3", fit="pod", minutes=80.0, analytic=True),
+    ],
+)
+def test_every_way_of_planning_waits_for_input(options, monkeypatch, capsys):
+    measured = []
+    monkeypatch.setattr(input_rate, "measure", lambda data: measured.append(data) or 1.0)  # image a second, per core
+    result = command.run(options, (), Console(width=200))
+    plans = result.get("rows", [result])
+    assert [plan["limit"] for plan in plans] == ["input"] * len(plans)
+    assert len(measured) == 1
+    assert "limited by input" in capsys.readouterr().out
+    if options.fit == "pod":  # 50,000 images, 11 epochs, 96 cores a host: 95 minutes on one, 48 on two
+        assert plans[0]["hosts"] == 2
 
 
 _TWO_PODS = ("--topology", "v3:2x2,v3:4x4")

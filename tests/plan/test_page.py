@@ -23,6 +23,7 @@ def _rows(key: str) -> list[dict]:
             "train_minutes": 1000.0 / side,
             "memory_bytes_per_core": 2**30,
             "fits": side < 8,
+            "limit": "input" if side < 8 else "compute",
             "compute_origin": "compiled",
         }
         for side in (4, 8, 16)
@@ -45,6 +46,7 @@ def test_the_page_needs_no_network_and_names_what_does_not_fit(tmp_path):
     assert not re.search(r"(src|href)\s*=", text)
     assert text.count("a &lt;title&gt;") == 2
     assert text.count("(too much)") == 2
+    assert (text.count("<td>input</td>"), text.count("<td>compute</td>")) == (1, 2)
     assert len(json.loads((tmp_path / "sweep.json").read_text())["rows"]) == 3
 
 

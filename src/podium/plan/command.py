@@ -38,17 +38,16 @@ def run(options: PlanOptions, sets: tuple[str, ...], console: Console) -> dict[s
     if options.fit == "pod":
         name = options.topology.partition(":")[0]
         chip = CHIPS[name] if name in CHIPS else parse_pod(options.topology).chip
-        plan = sweep.smallest_pod(recipe, chip, options.minutes, _planner(options, console))
-        return _one(plan, console)
+        return _one(sweep.smallest_pod(recipe, chip, options.minutes, *_planners(options, recipe, console)), console)
     pods = [parse_pod(text) for text in topologies]
     if not pods:
         raise UserError("--topology is empty; write for example --topology v3:32x32")
     if options.fit == "batch":
-        return _one(sweep.largest_batch(recipe, pods[0], _planner(options, console)), console)
+        return _one(sweep.largest_batch(recipe, pods[0], *_planners(options, recipe, console)), console)
     if several:
         return _sweep(options, sets, recipe, pods, batches, console)
-    rate = input_rate.measure(recipe.data)
-    return _one(_planner(options, console, rate)(recipe, pods[0]), console)
+    planned, _ = _planners(options, recipe, console)
+    return _one(planned(recipe, pods[0]), console)
 
 
 def _refuse_idle(options: PlanOptions, sets: tuple[str, ...], several: bool) -> None:
@@ -64,12 +63,18 @@ def _refuse_idle(options: PlanOptions, sets: tuple[str, ...], several: bool) -> 
         raise UserError(f"{fit} starts from one --topology and one --batch, and several were given; give one of each")
 
 
-def _planner(options: PlanOptions, console: Console, rate: float | None = None) -> sweep.Planner:
+def _planners(options: PlanOptions, recipe: Recipe, console: Console) -> tuple[sweep.Planner, sweep.Planner]:
+    """One that plans as asked for, and one that counts, for a search's first guess; both with this machine's input."""
+    rate = input_rate.measure(recipe.data)
+
     def planned(recipe: Recipe, pod: Pod) -> Plan:
         with report.progress(console, str(pod)) as stage:
             return make_plan(recipe, pod, stage, cpu_images_per_second=rate, compile_step=not options.analytic)
 
-    return planned
+    def counted(recipe: Recipe, pod: Pod) -> Plan:
+        return make_plan(recipe, pod, cpu_images_per_second=rate, compile_step=False)
+
+    return planned, counted
 
 
 def _one(plan: Plan, console: Console) -> dict[str, Any]:
@@ -88,7 +93,8 @@ def _sweep(
 ) -> dict[str, Any]:
     if options.out:
         page.make_directory(options.out)
-    rows = sweep.scaling(recipe, pods, batches, _planner(options, console))
+    planned, _ = _planners(options, recipe, console)
+    rows = sweep.scaling(recipe, pods, batches, planned)
     report.show_sweep(rows, console)
     command = f"podium plan --recipe {shlex.quote(options.recipe)} --topology {options.topology}"
     command += f" --batch {options.batch}" if options.batch else ""

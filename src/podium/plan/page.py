@@ -102,6 +102,7 @@ def _page(rows: Sequence[dict[str, Any]], picture: str, title: str, command: str
         "communication",
         "minutes to train",
         "GiB per core",
+        "limited by",
     ]
     body = "".join(
         "<tr>"
@@ -117,6 +118,7 @@ def _page(rows: Sequence[dict[str, Any]], picture: str, title: str, command: str
                 f"{row['communication_share']:.1%}",
                 f"{row['train_minutes']:.2f}",
                 f"{row['memory_bytes_per_core'] / 2**30:.2f}{'' if row['fits'] else ' (too much)'}",
+                row["limit"],
             )
         )
         + f"<td>{row['compute_origin']}</td></tr>"

@@ -116,6 +116,8 @@ def show_sweep(rows: list[dict[str, Any]], console: Console) -> None:
         style="dim",
         soft_wrap=True,
     )
+    if starved := [f"{row['topology']} at {row['batch_global']:,}" for row in rows if row["limit"] == "input"]:
+        console.print(f"limited by input: {', '.join(starved)}", style="dim", highlight=False, soft_wrap=True)
 
 
 def show_check(results: list[Checked], summary: dict[str, Any], console: Console) -> None:

@@ -1,6 +1,6 @@
 """Many plans side by side: pods or batches in a row, the largest batch that fits a pod, the smallest pod that meets a
 time. Searches start where the count says and ask the compiler only about the neighbours, a compilation each, all
-cached.
+cached. A `counter` plans without the compiler.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 from podium import topology
 from podium.errors import UserError
-from podium.plan.planner import Plan, make_plan
+from podium.plan.planner import Plan
 from podium.plan.pods import Chip, Pod, usual_sizes
 from podium.recipe import Recipe
 
@@ -38,7 +38,7 @@ def scaling(recipe: Recipe, pods: Sequence[Pod], batches: Sequence[int], planner
     return rows
 
 
-def largest_batch(recipe: Recipe, pod: Pod, planner: Planner) -> Plan:
+def largest_batch(recipe: Recipe, pod: Pod, planner: Planner, counter: Planner) -> Plan:
     """The plan with the most images per core that fits."""
     candidates = [batch for batch in _batches_per_core() if _divides(recipe, pod, batch)]
     if not candidates:
@@ -48,7 +48,7 @@ def largest_batch(recipe: Recipe, pod: Pod, planner: Planner) -> Plan:
     def plan_at(k: int, plan: Planner = planner) -> Plan:
         return plan(replace(recipe, batch_global=candidates[k] * pod.cores), pod)
 
-    counted = _last_true(len(candidates), lambda k: plan_at(k, counted_plan).fits)
+    counted = _last_true(len(candidates), lambda k: plan_at(k, counter).fits)
     found = _climb(counted, len(candidates), lambda k: plan_at(k).fits)
     if found is None:
         smallest = plan_at(0)
@@ -60,7 +60,7 @@ def largest_batch(recipe: Recipe, pod: Pod, planner: Planner) -> Plan:
     return plan_at(found)
 
 
-def smallest_pod(recipe: Recipe, chip: Chip, minutes: float, planner: Planner) -> Plan:
+def smallest_pod(recipe: Recipe, chip: Chip, minutes: float, planner: Planner, counter: Planner) -> Plan:
     """The plan on the fewest chips that trains within `minutes`."""
     sizes = usual_sizes(chip)
     pods = [pod for pod in sizes if _divides(recipe, pod, recipe.batch_global / pod.cores)]
@@ -75,19 +75,15 @@ def smallest_pod(recipe: Recipe, chip: Chip, minutes: float, planner: Planner) -
         planned = plan(recipe, pods[k])
         return not planned.fits or planned.estimate.train_seconds > minutes * 60
 
-    counted = _last_true(len(pods), lambda k: too_slow(k, counted_plan))
+    counted = _last_true(len(pods), lambda k: too_slow(k, counter))
     slow = _climb(counted, len(pods), too_slow)
     if slow == len(pods) - 1:
-        fastest = planner(recipe, pods[-1]).estimate.train_seconds / 60
+        fastest = planner(recipe, pods[-1]).estimate
         raise UserError(
             f"no {chip.name} pod trains {recipe.name} within {minutes:g} minutes; the fastest, {pods[-1]}, takes "
-            f"{fastest:.1f}; use a larger --batch or another chip"
+            f"{fastest.train_seconds / 60:.1f}, limited by {fastest.limit}; use a larger --batch or another chip"
         )
     return planner(recipe, pods[0 if slow is None else slow + 1])
-
-
-def counted_plan(recipe: Recipe, pod: Pod) -> Plan:
-    return make_plan(recipe, pod, compile_step=False)
 
 
 def _batches_per_core() -> list[int]:
