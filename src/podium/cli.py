@@ -19,7 +19,7 @@ from tyro.conf import Positional, UseAppendAction, subcommand
 
 from podium.bench.commands import Bench
 from podium.command import Command
-from podium.data.prepare import PrepareOptions
+from podium.data.prepare import FOR_EVALUATION, PrepareOptions
 from podium.errors import EXIT_MISTAKE, EXIT_STOPPED, Stopped, UserError
 from podium.plan.options import PlanOptions
 
@@ -124,7 +124,7 @@ class Eval(Command):
     run: Positional[Path] = tyro.MISSING
     """The directory of a run."""
     data: str | None = None
-    """Other validation images of the same classes. Default: those the run was trained beside."""
+    """Other validation images of the same classes: all, of a source without splits. Default: those of the run."""
 
     def __call__(self) -> dict[str, Any]:
         _start_jax()
@@ -133,7 +133,7 @@ class Eval(Command):
         from podium.train.trained import open_run
 
         terminal = Terminal(quiet=self.json)
-        data = locate(self.data, terminal.console) if self.data else None
+        data = locate(self.data, terminal.console, FOR_EVALUATION) if self.data else None
         evaluation = open_run(self.run).evaluate(data)
         terminal.evaluated(evaluation)
         return {"accuracy": evaluation.top1, **asdict(evaluation), "run": str(self.run)}

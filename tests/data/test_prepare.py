@@ -35,7 +35,7 @@ from tests.data.made_sources import (
 from tests.full_disk import full_disk
 
 from podium.data.manifest import MANIFEST, WORK, read_manifest
-from podium.data.prepare import REPORT, PrepareOptions, Report, prepare, prepared, run
+from podium.data.prepare import FOR_EVALUATION, FOR_TRAINING, REPORT, PrepareOptions, Report, prepare, prepared, run
 from podium.data.prepare.layout import assign_splits
 from podium.data.prepare.sources.rows import Rows
 from podium.data.shards import ImageSet, verify
@@ -564,9 +564,9 @@ def test_an_archive_that_is_gone_meanwhile_ends_the_run_instead_of_losing_images
 # For `podium train --data` and the command line
 
 
-def _prepared(source: Path | str, cache: Path) -> tuple[Path, list[str]]:
+def _prepared(source: Path | str, cache: Path, options: PrepareOptions = FOR_TRAINING) -> tuple[Path, list[str]]:
     said: list[str] = []
-    return prepared(source, cache, say=said.append, progress=lambda stage, done, total: None), said
+    return prepared(source, cache, options, say=said.append, progress=lambda stage, done, total: None), said
 
 
 def test_an_unprepared_source_is_prepared_into_the_cache_once(tmp_path: Path) -> None:
@@ -583,6 +583,17 @@ def test_an_unprepared_source_is_prepared_into_the_cache_once(tmp_path: Path) ->
     assert _prepared(directory, tmp_path / "cache") == (directory, [])
     write_files(str(source), {"cat/new.jpg": jpeg(1)})
     assert _prepared(source, tmp_path / "cache")[0] != directory
+
+
+def test_evaluation_takes_every_image_of_a_source_without_splits(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in", _many(40))
+    to_train, _ = _prepared(source, tmp_path / "cache")
+    for_evaluation, _ = _prepared(source, tmp_path / "cache", FOR_EVALUATION)
+    assert _prepared(source, tmp_path / "cache", FOR_EVALUATION) == (for_evaluation, [])
+    assert _contents(for_evaluation) == Counter(("validation", name[:3], image) for name, image in _many(40).items())
+    assert read_manifest(for_evaluation).classes == read_manifest(to_train).classes
+    with_splits, _ = _prepared(_folder(tmp_path / "splits"), tmp_path / "cache", FOR_EVALUATION)
+    assert _contents(with_splits) == Counter((m.split, m.class_name, m.image) for m in made())
 
 
 def test_a_source_behind_a_url_is_prepared_into_the_cache(tmp_path: Path) -> None:

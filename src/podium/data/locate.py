@@ -23,7 +23,7 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium"
 
 
-def locate(data: str | None, console: Console) -> Path:
+def locate(data: str | None, console: Console, options: prepare.PrepareOptions = prepare.FOR_TRAINING) -> Path:
     """The prepared directory for `--data`; None is the demo."""
     if data is None:
         return _demo(console)
@@ -36,7 +36,7 @@ def locate(data: str | None, console: Console) -> Path:
                 tasks[stage] = bars.add_task(stage, total=total)
             bars.update(tasks[stage], completed=done)
 
-        return prepare.prepared(data, cache_directory() / "data", say=console.print, progress=show)
+        return prepare.prepared(data, cache_directory() / "data", options, say=console.print, progress=show)
 
 
 def _demo(console: Console) -> Path:

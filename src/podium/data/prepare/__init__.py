@@ -32,7 +32,6 @@ from podium.errors import UserError
 REPORT = "report.json"
 _PLAN_VERSION = 3  # goes up when the same source and options would give other shards
 _REMOTE_WORKERS = 32  # for a folder behind a URL: they wait for the network, not for a core
-_HELD_OUT_BY_TRAIN = 0.1
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,8 @@ class PrepareOptions:
     """Validation images, likewise; without `train`, the rest of SOURCE is for training."""
     validation_share: float = 0.0
     """Of the images, held out by a hash of the name where the source has no validation images."""
+    unsplit: Literal["train", "validation"] = "train"
+    """What images are for where the source does not say."""
     seed: int = 0
     """Of the stored order and of the held-out share."""
     check: Literal["header", "decode"] = "header"
@@ -59,6 +60,11 @@ class PrepareOptions:
             raise UserError(f"seed={self.seed} is not in [0, 2^63); give a small whole number")
         if self.workers is not None and self.workers < 1:
             raise UserError(f"workers={self.workers}; give 1 or more, or none for one per core")
+
+
+FOR_TRAINING = PrepareOptions(validation_share=0.1)
+FOR_EVALUATION = PrepareOptions(unsplit="validation")
+"""What `--data` means to `podium train` and `podium eval`."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ def _prepare(
 ) -> Report:
     workers = options.workers or _default_workers(found)
     kind, rows, known_classes, may_count_from_one = _scan(found, journal.work, workers, progress)
-    rows, notes = assign_splits(rows, options.validation_share, options.seed)
+    rows, notes = assign_splits(rows, options.validation_share, options.seed, options.unsplit)
     refused = rows.filter(rows["refused"].is_valid())
     left_out = [LeftOut(row["name"], row["split"], row["refused"]) for row in refused.to_pylist()]
     rows = rows.filter(rows["refused"].is_null())
@@ -162,7 +168,7 @@ def _prepare(
 
 def _plan(found: Found, options: PrepareOptions) -> str:
     """A hash of all that decides what the shards hold. `strict` and `workers` do not."""
-    chosen = [_PLAN_VERSION, options.validation_share, options.seed, options.check]
+    chosen = [_PLAN_VERSION, options.validation_share, options.unsplit, options.seed, options.check]
     digest = hashlib.sha256(json.dumps(chosen).encode())
     for file in found.files:
         digest.update(json.dumps([file.name, file.bytes, file.stamp, file.split]).encode())
@@ -208,14 +214,20 @@ def _scan(found: Found, work: Path, workers: int, progress: Progress) -> tuple[s
     return kinds[0], rows, declared.pop(), any(scan.may_count_from_one for scan in scans)
 
 
-def prepared(source: str | os.PathLike[str], cache: Path, *, say: Callable[[str], None], progress: Progress) -> Path:
+def prepared(
+    source: str | os.PathLike[str],
+    cache: Path,
+    options: PrepareOptions,
+    *,
+    say: Callable[[str], None],
+    progress: Progress,
+) -> Path:
     """The prepared directory of `source`: itself if it is one, else one in the cache folder, made first where
     needed."""
     source = os.fspath(source)
     if any(Path(source, sign).exists() for sign in (MANIFEST, WORK)):
         read_manifest(source)
         return Path(source)
-    options = PrepareOptions(validation_share=_HELD_OUT_BY_TRAIN)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(source.rstrip("/")).name).strip("-") or "data"
     directory = cache / f"{name}-{_plan(find(source), options)[:16]}"
     if not (directory / MANIFEST).exists():

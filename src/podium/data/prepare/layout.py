@@ -23,9 +23,11 @@ class ShardTask:
     """int64: the rows of the table, in the order they are stored."""
 
 
-def assign_splits(rows: pa.Table, validation_share: float, seed: int) -> tuple[pa.Table, list[str]]:
+def assign_splits(
+    rows: pa.Table, validation_share: float, seed: int, unsplit: str = "train"
+) -> tuple[pa.Table, list[str]]:
     """(rows of train and validation only, what a person should know about the choice)."""
-    splits = np.array(pc.fill_null(rows["split"], "train").to_pylist(), dtype=object)
+    splits = np.array(pc.fill_null(rows["split"], unsplit).to_pylist(), dtype=object)
     notes, usable = [], rows["refused"].is_null().to_numpy()
     if "test" in splits:
         if "validation" in splits:
