@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from podium.plan.model import Origin
 from podium.plan.planner import Plan, Stage
@@ -109,7 +110,7 @@ def show_sweep(rows: list[dict[str, Any]], console: Console) -> None:
             f"{row['memory_bytes_per_core'] / 2**30:.1f}" if row["fits"] else "[red]too much[/]",
             marked(Origin(row["compute_origin"])),
         )
-    console.print(table)
+    _show_whole(table, console)
     console.print(
         "eff.: images/s per chip against the first row; comm.: gradient sum and batch-norm exchange, of the step; "
         "time: to train.",
@@ -134,7 +135,7 @@ def show_check(results: list[Checked], summary: dict[str, Any], console: Console
             "fitting" if result.fitted else "testing",
             point.source,
         )
-    console.print(table)
+    _show_whole(table, console)
     versions = sorted({result.compiled_with for result in results})
     console.print(f"images/s, evaluations included; compiled with {', '.join(versions)}", style="dim", highlight=False)
     for name, of in summary.items():
@@ -147,5 +148,16 @@ def show_check(results: list[Checked], summary: dict[str, Any], console: Console
 def _table(*names: str) -> Table:
     table = Table(box=None, padding=(0, 1))
     for name in names:
-        table.add_column(name, no_wrap=True, justify="left" if name in ("pod", "point", "source") else "right")
+        left = name in ("pod", "point", "source")
+        table.add_column(name, no_wrap=name != "source", justify="left" if left else "right")
     return table
+
+
+def _show_whole(table: Table, console: Console) -> None:
+    """A figure cut short is none. Where the console is narrow (a pipe has 80 columns), the source wraps, and then lines
+    run over the edge."""
+    for column in table.columns:
+        if column.no_wrap:
+            cells = (column.header, *column.cells)
+            column.min_width = max(Text.from_markup(str(cell)).cell_len for cell in cells)
+    console.print(table, crop=False)
