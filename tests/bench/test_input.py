@@ -56,6 +56,18 @@ def test_counts_that_measure_nothing_are_refused(small_data, threads, rounds):
         bench.run(str(small_data), threads, rounds)
 
 
+@pytest.mark.parametrize("memory_images", [-1, 1, bench.BATCH])
+def test_too_few_images_to_see_memory_grow_are_refused_before_the_measurement(small_data, monkeypatch, memory_images):
+    monkeypatch.setattr(bench, "_rates", lambda *_: pytest.fail("measured"))
+    with pytest.raises(UserError, match=f"memory_images={memory_images}; .* more than 128"):
+        bench.run(str(small_data), (1,), 1, memory_images=memory_images)
+
+
+def test_memory_needs_no_more_than_two_batches(small_data):
+    result = bench.memory(ImageSet.open(small_data, "train"), bench.BATCH + 1, threads=1, image_size=16)
+    assert list(result["resident_mb"]) == ["128", "256"]
+
+
 def test_peers_get_the_files_and_boxes_that_the_loader_draws(small_data):
     images = ImageSet.open(small_data, "train")
     loader = bench._loader(images, "bytes", 2, 32)

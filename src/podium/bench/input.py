@@ -53,6 +53,11 @@ def run(
             raise UserError(f"threads={count}; a pipeline needs 1 or more, for example --threads 1 2")
     if not threads or rounds < 1:
         raise UserError(f"threads={list(threads)}, rounds={rounds}; give at least one thread count and one round")
+    if memory_images and memory_images <= BATCH:
+        raise UserError(
+            f"memory_images={memory_images}; growth shows over more than {BATCH}, a batch: for example "
+            f"--memory-images 100000, or leave it out"
+        )
     images = ImageSet.open(locate(data, console or Console(stderr=True)), "train")
     result: dict[str, Any] = {key: {} for key in ("threads", "ratios", "spread", "feed")}
     for count in threads:

@@ -36,6 +36,7 @@ CASES = {
 
 def run(case_names: tuple[str, ...], rounds: int) -> dict[str, Any]:
     """Images per second of both, and Podium's share of PyTorch's."""
+    timing.check_rounds(rounds)
     for name in case_names:
         if name not in CASES:
             raise UserError(f"there is no step benchmark {name!r}; choose from {', '.join(CASES)}")

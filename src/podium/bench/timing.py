@@ -12,6 +12,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from podium.errors import UserError
+
+
+def check_rounds(rounds: int) -> None:
+    if rounds < 1:
+        raise UserError(f"rounds={rounds}; a benchmark needs 1 or more, for example --rounds 5")
+
 
 def alternate(work: Mapping[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
     """Items per second of each function in each round. A function does its work, waits for its end and gives the
@@ -42,9 +49,17 @@ def machine(*packages: str) -> dict[str, Any]:
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
-        "versions": {name: metadata.version(name) for name in packages},
+        "versions": {name: _version(name) for name in packages},
         "commit": _commit(),
     }
+
+
+def _version(package: str) -> str | None:
+    """None where a package is there under another name, as tensorflow for tensorflow-cpu."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _commit() -> str | None:

@@ -18,6 +18,7 @@ _PER_CHIP = 4
 
 def run(torus: str, rounds: int) -> dict[str, Any]:
     """Images per second of each, and sharded as a multiple of replicated."""
+    timing.check_rounds(rounds)
     shape, devices = topology.find_devices(torus)
     ways = {
         f"{optimizer} {update}": _step(shape, devices, optimizer, update)
