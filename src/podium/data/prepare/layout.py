@@ -61,19 +61,20 @@ def _check_classes(class_names: list[str | None], splits: np.ndarray, by_name: n
 
 
 def _hold_out(rows: pa.Table, share: float, seed: int) -> np.ndarray:
-    """The images whose names have the smallest hashes: an image keeps its split when others are added or
-    moved. The one with the largest hash of its class is never among them: a class without it would have a
+    """The images whose names have hashes below the share of all hashes: an image keeps its split when others are
+    added. At least one; but never the one with the largest hash of its class: a class without it would have a
     label and nothing to learn it from."""
     key = seed.to_bytes(8, "little")
-    hashes = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in rows["name"].to_pylist()]
-    order = np.argsort(np.array(hashes), kind="stable")
+    digests = [hashlib.blake2b(name.encode(), digest_size=8, key=key).digest() for name in rows["name"].to_pylist()]
+    hashes = np.frombuffer(b"".join(digests), ">u8")
+    order = np.argsort(hashes, kind="stable")
     classes = rows["number"] if rows["number"].null_count == 0 else rows["class_name"]
     last_of_class = {name: row for row, name in zip(order, classes.take(order).to_pylist(), strict=True)}
     candidates = order[~np.isin(order, list(last_of_class.values()))]
     if len(rows) and not len(candidates):
         one_each = f"{len(rows)} images of {len(last_of_class)} classes"
         raise UserError(f"validation_share={share} of {one_each} leaves a class none to train on; give more images")
-    return candidates[: max(1, round(share * len(rows)))]
+    return candidates[: max(1, np.count_nonzero(hashes[candidates] < share * 2**64))]
 
 
 def lay_out(rows: pa.Table, seed: int) -> list[ShardTask]:
