@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podium.bench import links
 from podium.bench.links import links_per_host, next_hop, rate_bytes_per_second, torus_links
 from podium.errors import UserError
 
@@ -74,6 +75,22 @@ else:
                 subprocess.run([*first.command_prefix, *talk, "call", last.address], check=True)
                 assert listener.stdout.readline() == "hello\n"
         assert left_behind(os.getpid()) == []
+
+    def test_every_setting_is_made_and_without_a_shell(monkeypatch, tmp_path) -> None:
+        for tool in ("ip", "tc", "tee"):  # no sh is to be found
+            (tmp_path / tool).symlink_to(shutil.which(tool))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with torus_links(1, 3, "100mbit") as hosts:
+            for key, value in (
+                links._SETTINGS | {f"conf/{name}/rp_filter": "0" for name in ("all", "x+", "x-")}
+            ).items():
+                read = [
+                    *hosts[1].command_prefix,
+                    sys.executable,
+                    "-c",
+                    f"print(open('/proc/sys/net/ipv4/{key}').read())",
+                ]
+                assert subprocess.run(read, capture_output=True, text=True, check=True).stdout.split() == value.split()
 
     def test_short_packets_have_a_queue_before_the_others() -> None:
         send = (

@@ -145,9 +145,9 @@ def _configure(
     _run("ip", "-n", name, "-batch", "-", stdin="\n".join(ip))
     tc = [line for device in names for line in _queues(device, rate)]
     _run("tc", "-n", name, "-batch", "-", stdin="\n".join(tc))
-    script = "; ".join(f"echo {value} > /proc/sys/net/ipv4/{key}" for key, value in _SETTINGS.items())
-    script += "".join(f"; echo 0 > /proc/sys/net/ipv4/conf/{device}/rp_filter" for device in ["all", *names])
-    _run("ip", "netns", "exec", name, "sh", "-c", script)
+    settings = _SETTINGS | {f"conf/{device}/rp_filter": "0" for device in ["all", *names]}
+    for key, value in settings.items():
+        _run("ip", "netns", "exec", name, "tee", f"/proc/sys/net/ipv4/{key}", stdin=value)
 
 
 def _queues(device: str, rate: str) -> list[str]:
