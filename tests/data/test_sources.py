@@ -417,6 +417,13 @@ def test_webdataset_samples_without_a_partner_are_refused(tmp_path: Path) -> Non
     assert good == [("a.jpg", 1, None), ("x/a.jpg", None, "cat")]
 
 
+@pytest.mark.parametrize("stray", ["info.json", "cat/notes.json", "cat/labels.cls", "cat/1/meta.json"])
+def test_a_stray_json_makes_no_webdataset(tmp_path: Path, stray: str) -> None:
+    members = {"cat/1.jpg": b"1", stray: b"{}", "dog/2.jpg": b"2"}
+    kind, rows = _archive(tmp_path, "a.tar", tar_bytes(members))
+    assert (kind, rows["class_name"].to_pylist(), _refusals(rows)) == ("tar", ["cat", "dog"], {})
+
+
 # TFRecords
 
 

@@ -31,7 +31,8 @@ def scan_tar(path: str, archive_name: str, given: str | None) -> tuple[str, pa.T
     rows, named = Rows(path), split_in_name(archive_name)
     with open(path, "rb") as file:
         members = list(_members(file, archive_name, rows))
-        if any(member.name.endswith((".cls", ".json")) for member in members):
+        labelled = {key for key, ending in map(_key, members) if ending in ("cls", "json")}
+        if any(is_image(member.name) and _key(member)[0] in labelled for member in members):
             _add_samples(file, members, choose_split(given, named), rows)
             return "webdataset", rows.table()
     images = [member for member in members if is_image(member.name)]
@@ -80,12 +81,18 @@ def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
         return None
 
 
+def _key(member: _Member) -> tuple[str, str]:
+    """What a sample's members have in common, and what tells them apart: ("x/7", "cls")."""
+    folder, slash, base = member.name.rpartition("/")
+    key, _, ending = base.partition(".")
+    return folder + slash + key, ending.lower()
+
+
 def _add_samples(file: BinaryIO, members: list[_Member], split: str | None, rows: Rows) -> None:
     samples: dict[str, dict[str, _Member]] = {}
     for member in members:
-        folder, slash, base = member.name.rpartition("/")
-        key, _, ending = base.partition(".")
-        samples.setdefault(folder + slash + key, {})[ending.lower()] = member
+        key, ending = _key(member)
+        samples.setdefault(key, {})[ending] = member
     for key, sample in samples.items():
         image = next((member for member in sample.values() if is_image(member.name)), None)
         if image is None:
