@@ -320,6 +320,14 @@ def test_strict_fails_instead(tmp_path: Path, name: str) -> None:
     assert len(prepare(source, tmp_path / "out").left_out) == 1
 
 
+def test_strict_fails_on_what_a_finished_directory_left_out(tmp_path: Path) -> None:
+    source = _folder(tmp_path / "in", folder_files() | {"train/cat/text.jpg": b"text"})
+    prepare(source, tmp_path / "out")
+    with pytest.raises(UserError, match=r"train/cat/text.jpg cannot be used: a file of a kind"):
+        prepare(source, tmp_path / "out", PrepareOptions(strict=True))
+    assert len(prepare(source, tmp_path / "out").left_out) == 1
+
+
 def test_nothing_usable_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cat/1.jpg cannot be used: empty file \(and 1 more\)"):
         prepare(

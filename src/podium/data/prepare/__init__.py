@@ -110,6 +110,8 @@ def prepare(
         reason = os.strerror(error.errno) if error.errno else str(error)
         how = "make room or make it writable, then run the same podium prepare again, and it resumes"
         raise UserError(f"{directory} could not be written: {reason}; {how}") from error
+    if options.strict and report.left_out:  # by a preparation that was not
+        raise unusable(report.left_out)
     return report
 
 
