@@ -83,7 +83,7 @@ def test_a_run_directory_must_be_shared(seen, who):
 @pytest.mark.parametrize(
     ("host", "work", "point", "level", "found"),
     [
-        ({"disk_free_bytes": 7 * 10**8}, {}, "disk", "red", "0.7 GB free, 4 checkpoints need 0.8 GB"),
+        ({"disk_free_bytes": 5 * 10**8}, {}, "disk", "red", "0.5 GB free, 3 checkpoints need 0.6 GB"),
         ({"accelerator_files": ["/dev/accel0"]}, {}, "devices", "yellow", "though /dev/accel0 is there"),
         (
             {},

@@ -14,7 +14,7 @@ Level = Literal["green", "yellow", "red"]
 _CLOCKS_APART_SECONDS = 2.0
 _CLOCKS_FAR_SECONDS = 60.0  # Munge and TLS begin to refuse
 _SLOW_COMPUTE = 1.5
-_CHECKPOINTS = 4  # three are kept while the next is written
+_CHECKPOINTS = 3  # two are kept while the third is written
 
 
 @dataclass(frozen=True)

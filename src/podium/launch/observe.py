@@ -122,7 +122,7 @@ def observe_work(recipe: Recipe, mesh: Mesh, data: Path | None, processes_here: 
     seconds, right = _all_reduce(mesh)
     work = Work(
         platform=mesh.devices.flat[0].platform,
-        devices=jax.local_device_count(),
+        devices=len(mesh.local_devices),
         compute_seconds=_compute_seconds(),
         all_reduce_seconds=seconds,
         all_reduce_is_right=right,
