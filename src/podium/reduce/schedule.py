@@ -33,8 +33,8 @@ def hamiltonian_cycle(rows: int, cols: int) -> np.ndarray:
 
     Walk every line wholly, then step to the next line. A line walked rightwards ends one column to the left of where
     it began (it wraps), one walked leftwards one to the right; the cycle closes when the steps cancel modulo the
-    line's length. With an even number of lines they alternate; with both numbers odd, as many more rightwards than
-    leftwards as a line is long."""
+    line's length. With an even number of lines half go either way; with both numbers odd, as many more go
+    rightwards than leftwards as a line is long."""
     nodes = np.arange(rows * cols).reshape(rows, cols)
     if rows % 2 and (cols % 2 == 0 or cols > rows):
         nodes = nodes.T
