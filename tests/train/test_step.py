@@ -1,5 +1,7 @@
 """The step: the same losses on any number of chips, no recompilation, exact evaluation counts, donated state."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -205,6 +207,18 @@ def test_bf16_convolutions_keep_fp32_everything_else():
     assert all(leaf.dtype in (jnp.float32, jnp.int32) for leaf in jax.tree.leaves(step.init()))
     assert sums
     assert not any("bf16" in line for line in sums)
+
+
+def test_fp32_is_multiplied_as_fp32_where_the_device_would_round(monkeypatch):
+    def products(precision, on_cpu):
+        monkeypatch.setattr(topology, "is_cpu", lambda _: on_cpu)
+        step = programs(small_recipe(precision=precision), 1, 1, own=False)
+        text = step.train.lower(step.init(), next(batches(step, steps=1))).as_text()
+        lines = [line for line in text.splitlines() if re.search(r"stablehlo\.(convolution|dot_general)", line)]
+        return ["HIGHEST" in line for line in lines if "tensor<f32>" not in line]  # which are LARS's norms
+
+    assert all(products("fp32", on_cpu=False))
+    assert not any(products("fp32", on_cpu=True) + products("bf16", on_cpu=False))
 
 
 def test_cross_entropy_with_smoothing_against_numpy():

@@ -56,7 +56,8 @@ def update(
     (weights, treedef), slopes = jax.tree.flatten(params), jax.tree.leaves(gradients)
     norms: Any = [0.0] * (2 * len(weights))
     if rule.needs_norms:
-        norms = jnp.sqrt(total(jnp.stack([jnp.vdot(t, t) for t in weights + slopes])))
+        squares = [jnp.vdot(t, t, precision="highest") for t in weights + slopes]  # TPUs would round t first
+        norms = jnp.sqrt(total(jnp.stack(squares)))
     updated = [
         rule(
             weights[k], slopes[k], momentum, rate=rate, adapted=is_one,

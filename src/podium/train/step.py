@@ -7,6 +7,7 @@ One training step, on every chip (`shard_map`): normalise the pixels → forward
 dispatch runs several steps as a scan on the device.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -89,7 +90,8 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     def forward(params: Any, stats: Any, batch: Batch, train: bool) -> tuple[jax.Array, Any]:
         model = nnx.merge(graph, params, stats, copy=True)
         model.train() if train else model.eval()
-        logits = model(normalise_pixels(batch["image"], recipe.data, batch.get("colour")))
+        with _multiplying(recipe, mesh):
+            logits = model(normalise_pixels(batch["image"], recipe.data, batch.get("colour")))
         return logits.astype(jnp.float32), nnx.state(model, nnx.BatchStat)
 
     def train_one(state: State, batch: Batch) -> tuple[State, Metrics]:
@@ -176,6 +178,13 @@ def convolution_dtype(recipe: Recipe, mesh: Mesh) -> Any:
     if recipe.precision == "auto":
         return jnp.float32 if topology.is_cpu(mesh) else jnp.bfloat16
     return {"bf16": jnp.bfloat16, "fp32": jnp.float32}[recipe.precision]
+
+
+def _multiplying(recipe: Recipe, mesh: Mesh) -> contextlib.AbstractContextManager[Any]:
+    """Where fp32 is asked for, products of fp32 are: by themselves TPUs and GPUs round their operands first."""
+    if recipe.precision == "fp32" and not topology.is_cpu(mesh):
+        return jax.default_matmul_precision("highest")
+    return contextlib.nullcontext()
 
 
 def normalise_pixels(image: jax.Array, data: Data, colour: jax.Array | None = None) -> jax.Array:
