@@ -14,11 +14,15 @@ import numpy as np
 import pytest
 from tests.train.small_runs import At, Heard, small_recipe
 
+from podium import topology
 from podium.errors import Stopped, UserError
+from podium.recipe import Lars
 from podium.report import events
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints
-from podium.train.loop import checkpoint_steps, train_recipe
+from podium.train.loop import checkpoint_steps, restored, train_recipe
+from podium.train.meter import Meter
+from podium.train.step import build_step
 from podium.train.trained import open_run
 
 
@@ -106,6 +110,32 @@ def test_a_time_limit_saves_and_stops(small_data, tmp_path):
         train_recipe(small_recipe(), small_data, tmp_path / "run", max_minutes=1e-6)
     with Checkpoints(tmp_path / "run") as checkpoints:
         assert checkpoints.newest_good() == 1
+
+
+def test_a_time_limit_leaves_time_for_what_was_sent(small_data, tmp_path, monkeypatch):
+    monkeypatch.setattr(Meter, "dispatch_seconds", lambda _: 1200.0)
+    with pytest.raises(Stopped, match="time limit: stopped after step 1, which is saved"):
+        train_recipe(small_recipe(), small_data, tmp_path / "run", max_minutes=60)  # three dispatches have to end
+
+
+def test_an_evaluation_that_is_not_made_again_stays(small_data, tmp_path):
+    run = crashed(small_data, tmp_path / "run", 13)
+    train_recipe(small_recipe(evaluate_every_epochs=4), small_data, run)
+    assert [line["step"] for line in lines_of(run) if line["event"] == "evaluation"] == [12, 24]
+
+
+def test_momenta_are_taken_over_only_by_the_optimizer_that_made_them(small_data, tmp_path):
+    run, notes = crashed(small_data, tmp_path / "run", 10), []
+    sgd = small_recipe().for_data(3, 96, 22)
+    lars = dataclasses.replace(sgd, optimizer=Lars("lars", learning_rate=1.0))
+    mesh = topology.lay_out(topology.Shape(1, 2), 16, 8).mesh(jax.devices()[:2])
+    with Checkpoints(run) as checkpoints:
+        ours, none = (restored(checkpoints, 8, build_step(r, mesh), r, notes.append) for r in (sgd, lars))
+    assert len(notes) == 1
+    assert "momenta begin at zero" in notes[0]
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(ours.momenta))
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(none.momenta))
+    jax.tree.map(np.testing.assert_array_equal, ours.params, none.params)
 
 
 def test_a_run_stopped_while_it_evaluates_evaluates_first_when_it_goes_on(whole, small_data, tmp_path, monkeypatch):

@@ -54,13 +54,13 @@ def reporting(path: Path) -> Iterator[None]:
 
 class JsonLines(Listener):
     """metrics.jsonl: every line stands alone and is written whole, so a killed run's file can still be read. A run that
-    goes on after `first_step` first takes out the lines of what it will do again."""
+    goes on after `first_step` first takes out the lines of what it will do again, `evaluates_first` or not."""
 
-    def __init__(self, run: Path, first_step: int = 0) -> None:
+    def __init__(self, run: Path, first_step: int = 0, evaluates_first: bool = False) -> None:
         path = run / "metrics.jsonl"
         with reporting(path):
             if path.exists():
-                write_atomic(path, "".join(line for line in path.open() if _stays(line, first_step)))
+                write_atomic(path, "".join(line for line in path.open() if _stays(line, first_step, evaluates_first)))
         self._file = _Appended(path)
 
     def progress(self, event: Progress) -> None:
@@ -82,11 +82,11 @@ class JsonLines(Listener):
         self._file.write(json.dumps({"event": kind, **asdict(event)}).encode() + b"\n")
 
 
-def _stays(line: str, first_step: int) -> bool:
-    """Steps up to `first_step`; its evaluation is made anew."""
+def _stays(line: str, first_step: int, evaluates_first: bool) -> bool:
     try:
         event = json.loads(line)
-        return event["step"] < first_step + (event["event"] in ("train", "hosts"))
+        last = first_step - (evaluates_first and event["event"] == "evaluation")
+        return event["step"] <= last
     except (ValueError, KeyError):  # the line that a kill has cut off
         return False
 

@@ -5,7 +5,8 @@ step.
 
 import contextlib
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,10 +29,12 @@ from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints, NotFinite, versions, weights_hash
 from podium.train.evaluate import Evaluator
 from podium.train.interrupt import Interrupt, Vote
-from podium.train.meter import Meter
+from podium.train.meter import DISPATCHES_AHEAD, Meter
 from podium.train.reduction import settle
 from podium.train.step import ModelFactory, State, Step, batch_shapes, build_step
 from podium.train.watchdog import Watchdog
+
+_SLOW_DISK = 20e6  # bytes a second, until a checkpoint has been written and timed
 
 
 def train_recipe(
@@ -85,7 +88,7 @@ def _train(
         Interrupt(max_minutes) as interrupt,
         Watchdog(run, stall_minutes) as watchdog,
         checkpoints,
-        contextlib.closing(_listeners(listener or events.Listener(), run, first_step)) as listener,
+        contextlib.closing(_listeners(listener or events.Listener(), run, first_step, recipe)) as listener,
     ):
         budget = budget_bytes(recipe.data.cache_gb) // agree.processes_on_this_host()
         loader = TrainLoader(images, recipe, local_rows(step.train_batches, recipe.batch_global), budget * 3 // 4)
@@ -95,7 +98,8 @@ def _train(
             Feed(loader, dispatches, step.train_batches, recipe.batch_global) as feed,  # fills while we compile
         ):
             loader.read_ahead(first_step)
-            state = checkpoints.restore(first_step, step) if first_step else step.init()
+            state = restored(checkpoints, first_step, step, recipe, note) if first_step else step.init()
+            first_write_seconds = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) / _SLOW_DISK
             listener.started(_started(recipe, run, torus, mesh, state, images, validation, first_step, loader))
             if changes:
                 listener.note(f"goes on with {', '.join(changes)}")
@@ -148,7 +152,11 @@ def _train(
                 until_it_counts = range(done, done + vote.dispatches_ahead * recipe.steps_per_dispatch + 1)
                 evaluates_soon = not evaluations.isdisjoint(until_it_counts)
                 evaluation_seconds = evaluation.seconds if evaluation and evaluates_soon else 0.0
-                reason = vote(interrupt.wanted(2 * checkpoints.slowest_seconds + evaluation_seconds))
+                # What was sent must end first, and so must what is sent until we ask again and all have heard.
+                dispatches_left = DISPATCHES_AHEAD + 1 + vote.dispatches_ahead
+                writing_seconds = 2 * (checkpoints.slowest_seconds or first_write_seconds)
+                ending_seconds = writing_seconds + dispatches_left * meter.dispatch_seconds()
+                reason = vote(interrupt.wanted(ending_seconds + evaluation_seconds))
                 if done in saves or evaluating or reason:
                     meter.settle()
                     save(done)
@@ -172,11 +180,22 @@ def _open(recipe: Recipe, data: str | Path) -> tuple[Recipe, ImageSet, ImageSet]
     return recipe.for_data(len(images.classes), len(images), len(validation)), images, validation
 
 
-def _listeners(listener: events.Listener, run: Path, first_step: int) -> events.Listener:
+def restored(checkpoints: Checkpoints, after: int, step: Step, recipe: Recipe, note: Callable[[str], None]) -> State:
+    """The state saved at step `after`; its momenta only if they mean the same to the recipe's optimizer."""
+    state = checkpoints.restore(after, step)
+    theirs, ours = (table["optimizer"] for table in (checkpoints.about(after)["recipe"], to_dict(recipe)))
+    if all(theirs.get(key) == ours.get(key) for key in ("name", "variant")):
+        return state
+    note("momenta begin at zero, as another optimizer has made those of the checkpoint")
+    return replace(state, momenta=step.init().momenta)
+
+
+def _listeners(listener: events.Listener, run: Path, first_step: int, recipe: Recipe) -> events.Listener:
     """One process speaks for all of them."""
     if not is_first():
         return events.Listener()
-    return events.Everyone(listener, JsonLines(run, first_step), TensorBoard(run, first_step))
+    lines = JsonLines(run, first_step, evaluates_first=first_step in evaluation_steps(recipe))
+    return events.Everyone(listener, lines, TensorBoard(run, first_step))
 
 
 def steps_per_epoch(recipe: Recipe) -> float:

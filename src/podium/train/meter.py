@@ -24,7 +24,7 @@ from podium.report import events
 from podium.report.hosts import ProcessTimes, compare
 from podium.train.step import Metrics
 
-_DISPATCHES_AHEAD = 2
+DISPATCHES_AHEAD = 2
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Meter:
 
     def sent(self, step: int, metrics: Metrics) -> None:
         self._pending.append((step, metrics))
-        while len(self._pending) > _DISPATCHES_AHEAD:
+        while len(self._pending) > DISPATCHES_AHEAD:
             self._read()
 
     def settle(self) -> None:
@@ -71,6 +71,10 @@ class Meter:
         paused = time.perf_counter() - self._paused
         self._eval_seconds += paused
         self._clock += paused
+
+    def dispatch_seconds(self) -> float:
+        """What a dispatch takes; before the first is read, what it has taken so far."""
+        return self._now() / max(1, self._steps_done // self.recipe.steps_per_dispatch)
 
     def summary(self, evaluation: events.Evaluated, compile_seconds: float, run: Path, weights: str) -> events.Summary:
         seconds = max(self._train_seconds, 1e-9)

@@ -112,7 +112,8 @@ class Watchdog:
             missing = f"{' and '.join(behind)} did not come to where the others are: {furthest.where}"
         else:
             missing = self._where
-        self._end(f"nothing moved for {self._stall_looks * _LOOK_SECONDS:.0f} s: {missing}; {written}")
+        patience = "raise --stall-minutes if so long a step is right"
+        self._end(f"nothing moved for {self._stall_looks * _LOOK_SECONDS:.0f} s: {missing}; {written}; {patience}")
 
     def _end(self, why: str) -> NoReturn:
         line = f"podium: process {jax.process_index()}: {why}; the same command goes on after the last checkpoint"
