@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -539,6 +540,37 @@ def test_a_shard_that_was_lost_meanwhile_is_written_again(tmp_path: Path) -> Non
     lost.unlink()
     short.write_bytes(short.read_bytes()[:-1])
     assert prepare(source, out).shards_resumed == 1
+    verify(out)
+
+
+_KILLED_AT_THE_END = """
+import os, shutil, signal, sys
+from podium.data.prepare import FOR_TRAINING, prepare
+
+shutil.rmtree = lambda path: os.kill(os.getpid(), signal.SIGKILL)  # when the manifest is written
+prepare(sys.argv[1], sys.argv[2], FOR_TRAINING)
+"""
+
+
+@pytest.mark.parametrize("again", ["prepare", "prepared"])
+def test_the_work_folder_of_a_finished_directory_is_removed(tmp_path: Path, again: str) -> None:
+    files = {"all.tar.gz": tar_bytes({f"{m.class_name}/{m.file}": m.image for m in made()}, "w:gz")}
+    source = _folder(tmp_path / "in", files)
+    out, _ = _prepared(source, tmp_path / "cache")
+    shutil.rmtree(out)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run([sys.executable, "-c", _KILLED_AT_THE_END, str(source), str(out)], env=environment)
+    assert killed.returncode == -signal.SIGKILL
+    assert (out / MANIFEST).exists()
+    assert (out / WORK / "00000.copy").exists()
+    with pytest.raises(UserError, match="another source or with other options"):
+        prepare(source, out)
+    assert (out / WORK).exists()
+    if again == "prepare":
+        assert sum(prepare(source, out, FOR_TRAINING).images.values()) == 30
+    else:
+        assert _prepared(source, tmp_path / "cache") == (out, [])
+    assert not (out / WORK).exists()
     verify(out)
 
 

@@ -99,11 +99,12 @@ def prepare(
     plan = _plan(found, options)
     try:
         report = _finished(directory, plan)
-        if report is None:
+        if report is None or (directory / WORK).exists():  # a kill may have come just before its removal
             with Journal.claim(directory, plan, say) as journal:
                 # Another process may have finished it while this one waited for the claim.
                 report = _finished(directory, plan)
                 report = report or _prepare(found, directory, journal, plan, options, started, progress)
+                journal.close()
     except BrokenPipeError:  # of a terminal that hears of the progress; a directory has none
         raise
     except OSError as error:  # of `out`: a source that cannot be read has its own words before
@@ -164,7 +165,6 @@ def _prepare(
     )
     write_atomic(directory / REPORT, json.dumps(asdict(report), indent=1, ensure_ascii=False))
     write_manifest(directory, classes, splits, plan)
-    journal.close()
     return report
 
 
@@ -232,7 +232,10 @@ def prepared(
         return Path(source)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(source.rstrip("/")).name).strip("-") or "data"
     directory = cache / f"{name}-{_plan(find(source), options)[:16]}"
-    if not (directory / MANIFEST).exists():
+    if (directory / MANIFEST).exists():
+        if (directory / WORK).exists():
+            prepare(source, directory, options)  # removes it
+    else:
         say(f"{source} is not prepared yet: preparing it into {directory}, once")
         for line in summary(prepare(source, directory, options, say=say, progress=progress)):
             say(line)

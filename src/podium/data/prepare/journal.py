@@ -85,7 +85,8 @@ class Journal:
         return self.work / f"{shard_file}.json"
 
     def close(self) -> None:
-        shutil.rmtree(self.work)
+        if self.work.exists():
+            shutil.rmtree(self.work)
 
 
 def _lock(handle: int, wait: Callable[[], None]) -> None:
