@@ -427,13 +427,14 @@ def test_a_finished_directory_is_recognised_and_another_is_never_overwritten(tmp
         prepare(source, tmp_path / "out")
 
 
-def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["thesis.tex", MANIFEST])
+def test_a_directory_with_other_files_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "thesis.tex").write_text("x")
+    (tmp_path / "out" / name).write_text('{"name": "an app", "icons": []}')
     with pytest.raises(UserError, match="holds other files"):
         prepare(_folder(tmp_path / "in"), tmp_path / "out")
     with pytest.raises(UserError, match="cannot be made"):
-        prepare(tmp_path / "in", tmp_path / "out" / "thesis.tex")
+        prepare(tmp_path / "in", tmp_path / "out" / name)
 
 
 def test_a_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -660,6 +661,16 @@ def test_a_source_behind_a_url_is_prepared_into_the_cache(tmp_path: Path) -> Non
     write_files(f"memory://{tmp_path}/set", folder_files())
     directory, _ = _prepared(f"memory://{tmp_path}/set", tmp_path / "cache")
     assert read_manifest(directory).images("train") == 24
+
+
+@pytest.mark.parametrize("text", ['{"name": "an app"}', "[1, 2]", "no JSON", ""])
+def test_a_source_with_the_manifest_of_another_program_is_no_prepared_directory(tmp_path: Path, text: str) -> None:
+    source = _folder(tmp_path / "in", folder_files() | {MANIFEST: text.encode()})
+    directory, _ = _prepared(source, tmp_path / "cache")
+    assert _contents(directory) == Counter((m.split, m.class_name, m.image) for m in made())
+    (directory / MANIFEST).write_text((directory / MANIFEST).read_text()[:-9])
+    with pytest.raises(UserError, match=f"{MANIFEST} is damaged"):
+        _prepared(directory, tmp_path / "cache")
 
 
 def test_an_unfinished_directory_is_not_prepared_again_as_a_source(tmp_path: Path) -> None:

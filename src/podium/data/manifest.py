@@ -13,7 +13,8 @@ from pathlib import Path
 
 from podium.errors import UserError
 
-FORMAT = "podium-shards-1"
+_FAMILY = "podium-shards-"
+FORMAT = f"{_FAMILY}1"
 MANIFEST = "manifest.json"
 WORK = ".prepare"
 """The folder inside an output directory where `prepare` keeps its journal until the manifest is written."""
@@ -70,6 +71,16 @@ def write_manifest(
     }
     write_atomic(Path(directory) / MANIFEST, json.dumps(text, indent=1, ensure_ascii=False))
     return manifest
+
+
+def has_manifest(directory: str | Path) -> bool:
+    """Whole or damaged, but one of ours: other programs write a manifest.json too."""
+    try:
+        return f'"{_FAMILY}'.encode() in (Path(directory) / MANIFEST).read_bytes()
+    except PermissionError:  # `read_manifest` will tell
+        return True
+    except OSError:
+        return False
 
 
 def read_manifest(directory: str | Path) -> Manifest:

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from podium.data.decode import decode_pixels
-from podium.data.manifest import MANIFEST, WORK, Shard, damaged, read_manifest, write_atomic, write_manifest
+from podium.data.manifest import WORK, Shard, damaged, has_manifest, read_manifest, write_atomic, write_manifest
 from podium.data.prepare.journal import Journal, LeftOut
 from podium.data.prepare.layout import assign_splits, lay_out
 from podium.data.prepare.sources import Found, Scan, find, number_classes, scan_archive, scan_folder
@@ -178,7 +178,7 @@ def _plan(found: Found, options: PrepareOptions) -> str:
 
 
 def _finished(directory: Path, plan: str) -> Report | None:
-    if not (directory / MANIFEST).exists():
+    if not has_manifest(directory):
         return None
     if read_manifest(directory).plan != plan:
         other = "was prepared from another source or with other options"
@@ -227,12 +227,12 @@ def prepared(
     """The prepared directory of `source`: itself if it is one, else one in the cache folder, made first where
     needed."""
     source = os.fspath(source)
-    if any(Path(source, sign).exists() for sign in (MANIFEST, WORK)):
+    if has_manifest(source) or Path(source, WORK).exists():
         read_manifest(source)
         return Path(source)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(source.rstrip("/")).name).strip("-") or "data"
     directory = cache / f"{name}-{_plan(find(source), options)[:16]}"
-    if (directory / MANIFEST).exists():
+    if has_manifest(directory):
         if (directory / WORK).exists():
             prepare(source, directory, options)  # removes it
     else:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from podium.data.manifest import MANIFEST, WORK, Shard, write_atomic
+from podium.data.manifest import WORK, Shard, has_manifest, write_atomic
 from podium.errors import UserError
 
 
@@ -46,7 +46,7 @@ class Journal:
         handle = os.open(directory, os.O_RDONLY)
         try:
             _lock(handle, lambda: say(f"waiting for another process that prepares {directory}"))
-            if not (directory / MANIFEST).exists():
+            if not has_manifest(directory):
                 journal._begin_or_resume(plan)
             yield journal
         finally:
