@@ -39,7 +39,7 @@ class PrepareOptions:
     train: str | None = None
     """Training images: a source of its own, or files or a pattern inside SOURCE."""
     validation: str | None = None
-    """Validation images, likewise; without `train`, the rest of SOURCE is for training."""
+    """Validation images, likewise; without `train`, the rest of SOURCE is for training, but for test images."""
     validation_share: float = 0.0
     """Of the images, held out by a hash of the name where the source has no validation images."""
     unsplit: Literal["train", "validation"] = "train"
