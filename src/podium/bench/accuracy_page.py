@@ -6,7 +6,7 @@ another recipe, has no line.
 import json
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +149,9 @@ def _precision(rows: list[Result]) -> str:
 
 
 def _plot_span(rows: list[Result]) -> str:
-    series = chart.Series("top-1", {_span_of(r): accuracies(r) for r in rows})
-    title = "Batch-norm span, batch 64 on 16 chips of 4 images"
+    local = 4  # below it nothing is learned, and the rest would be drawn as one flat line
+    series = chart.Series("top-1", {_span_of(r): accuracies(r) for r in rows if _span_of(r) >= local})
+    title = "Batch-norm span, from local up, batch 64 on 16 chips of 4 images"
     return _draw(title, chart.Axis("examples that share statistics", log=True), "top-1 %", [series])
 
 
@@ -165,8 +166,15 @@ def _plot_batch(rows: list[Result]) -> str:
 
 
 def _plot_chips(rows: list[Result]) -> str:
-    series = [chart.Series(_where(r), {s: [x] for s, x in _losses(r).items()}, dots=False) for r in rows]
-    return _draw("Training loss on 1, 4 and 16 chips", chart.Axis("step"), "loss", series)
+    drawn = ("chips-1x1-xla", "chips-2x2-torus", "chips-4x4-torus", "processes-4-torus")
+    series = [chart.Series(_where(r), _means(_losses(r), 20), dots=False) for r in rows if r["row"] in drawn]
+    return _draw("Training loss on 1, 4 and 16 chips, means of 20 steps", chart.Axis("step"), "loss", series)
+
+
+def _means(values: dict[int, float], count: int) -> dict[float, Sequence[float]]:
+    steps = sorted(values)
+    parts = [steps[first : first + count] for first in range(0, len(steps), count)]
+    return {float(part[-1]): [sum(values[step] for step in part) / len(part)] for part in parts}
 
 
 def _draw(title: str, x: chart.Axis, y_label: str, series: list[chart.Series]) -> str:
