@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import tyro
-from tyro.conf import Positional, UseAppendAction, subcommand
+from tyro.conf import Positional, UseAppendAction, arg, subcommand
 
 from podium.bench.commands import Bench
 from podium.command import Command
@@ -100,7 +100,7 @@ class Train(_OneOfSeveral):
 class Launch(Command):
     """Train with several processes on this machine: podium launch -n 4 -- train …"""
 
-    command: Positional[tuple[str, ...]] = tyro.MISSING
+    command: Annotated[Positional[tuple[str, ...]], arg(metavar="COMMAND…")] = tyro.MISSING
     """-- train, and its arguments."""
     n: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 2
     """How many processes."""
@@ -121,7 +121,7 @@ class Launch(Command):
 class Eval(Command):
     """Evaluate a run's newest checkpoint: every validation image once."""
 
-    run: Positional[Path] = tyro.MISSING
+    run: Annotated[Positional[Path], arg(metavar="RUN")] = tyro.MISSING
     """The directory of a run."""
     data: str | None = None
     """Other validation images of the same classes: all, of a source without splits. Default: those of the run."""
@@ -143,9 +143,9 @@ class Eval(Command):
 class Predict(Command):
     """Classify images with a run's newest checkpoint."""
 
-    run: Positional[Path] = tyro.MISSING
+    run: Annotated[Positional[Path], arg(metavar="RUN")] = tyro.MISSING
     """The directory of a run."""
-    images: Positional[tuple[Path, ...]] = tyro.MISSING
+    images: Annotated[Positional[tuple[Path, ...]], arg(metavar="IMAGE…")] = tyro.MISSING
     """Image files."""
 
     def __call__(self) -> list[dict[str, Any]]:
@@ -234,9 +234,9 @@ class VerifyResume(Command):
 class Prepare(Command):
     """Turn images (a folder, tar, WebDataset, TFRecords, Parquet; local, gs:// or s3://) into shards."""
 
-    source: Positional[str] = tyro.MISSING
+    source: Annotated[Positional[str], arg(metavar="SOURCE")] = tyro.MISSING
     """Where the images are."""
-    out: Positional[str] = tyro.MISSING
+    out: Annotated[Positional[str], arg(metavar="OUT")] = tyro.MISSING
     """The directory to make."""
     preview: Path | None = None
     """Also write a picture (PNG) of one training batch as the network sees it."""
