@@ -10,7 +10,6 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -349,15 +348,11 @@ def _leave(code: int) -> NoReturn:
 
 def _start_jax() -> None:
     """Settings that must stand before JAX's first use of a device."""
-    import jax
-
+    from podium import topology
     from podium.launch import compilation_cache
 
     compilation_cache.enable()
-    # libtpu, there for `podium plan`, would look for chips at start, complain and leave log files where there are none.
-    chips = [*Path("/dev").glob("accel*"), *Path("/dev").glob("vfio/*")]
-    if find_spec("libtpu") and not find_spec("jax_plugins") and not chips and not os.environ.get("JAX_PLATFORMS"):
-        jax.config.update("jax_platforms", "cpu")
+    topology.pass_over_libtpu()
 
 
 if __name__ == "__main__":

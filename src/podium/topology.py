@@ -6,8 +6,11 @@ recipe's other fields, and only `find_devices` touches JAX's runtime.
 
 import contextlib
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -131,8 +134,16 @@ def most_square(places: int) -> tuple[int, int]:
     return rows, places // rows
 
 
+def pass_over_libtpu() -> None:
+    """Where there are no chips: it is there for `podium plan`; it would look for some, complain and leave log files."""
+    chips = [*Path("/dev").glob("accel*"), *Path("/dev").glob("vfio/*")]
+    if find_spec("libtpu") and not find_spec("jax_plugins") and not chips and not os.environ.get("JAX_PLATFORMS"):
+        jax.config.update("jax_platforms", "cpu")
+
+
 def find_devices(torus_text: str) -> tuple[Shape, Sequence[jax.Device]]:
     """The shape and devices for a recipe's `torus`. Where JAX finds only a CPU, it poses as the chips asked for."""
+    pass_over_libtpu()
     if torus_text != "auto":
         shape = parse_torus(torus_text)
         with contextlib.suppress(RuntimeError):  # JAX has started already: what it has then is what there is
