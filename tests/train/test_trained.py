@@ -1,9 +1,11 @@
 """The pixels that `podium predict` classifies are those that evaluation sees of the same files; others it refuses."""
 
 import io
+from functools import partial
 
 import numpy as np
 import pytest
+from flax import nnx
 from PIL import Image
 from tests.data.made_sources import jpeg, undecodable_jpeg
 from tests.train.small_runs import small_recipe
@@ -12,7 +14,9 @@ from podium.data.loader import EvalLoader
 from podium.data.prepare import prepare
 from podium.data.shards import ImageSet
 from podium.errors import UserError
-from podium.train.trained import _pixels
+from podium.models import build_norm
+from podium.train.loop import train_recipe
+from podium.train.trained import _pixels, open_run
 
 DATA = small_recipe().data
 
@@ -77,3 +81,23 @@ def test_what_training_would_not_take_is_named(tmp_path, content, reason):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UserError, match=r"absent\.jpg cannot be read: No such file"):
         _pixels([tmp_path / "absent.jpg"], DATA)
+
+
+class OwnNet(nnx.Module):
+    def __init__(self, norm, width, rngs):
+        self.conv = nnx.Conv(3, width, (3, 3), 2, use_bias=False, rngs=rngs)
+        self.norm = norm(width, rngs=rngs)
+        self.classifier = nnx.Linear(width, 3, rngs=rngs)
+
+    def __call__(self, x):
+        return self.classifier(nnx.relu(self.norm(self.conv(x))).mean((1, 2)))
+
+
+def test_a_network_of_ones_own_is_trained_and_opened_and_no_other_in_its_place(small_data, tmp_path):
+    recipe, run = small_recipe(), tmp_path / "run"
+    own, wider = (partial(OwnNet, build_norm(recipe.model), width) for width in (8, 9))
+    summary = train_recipe(recipe, small_data, run, make_model=own)
+    assert open_run(run, own).evaluate().top1 == summary.accuracy
+    for another in (None, wider):
+        with pytest.raises(UserError, match=r"checkpoints/24 is of another network; .* open_run\('.*', make_model\)"):
+            open_run(run, another)

@@ -145,7 +145,15 @@ class Checkpoints:
         """The portable state saved at `step`, laid out on devices as `like` (arrays or shapes with shardings)."""
         numbers = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), like)
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore(numbers))
-        restored = self._orbax.restore(self._directory / str(step), args=arguments)["state"]
+        try:
+            restored = self._orbax.restore(self._directory / str(step), args=arguments)["state"]
+            if jax.tree.map(np.shape, restored) != jax.tree.map(np.shape, like):
+                raise ValueError("other shapes")
+        except ValueError as error:  # its files are as they were written, so it is what we expect that differs
+            raise UserError(
+                f"{self._run}/checkpoints/{step} is of another network; if it was trained from Python with a "
+                f"make_model, give that again: open_run({str(self._run)!r}, make_model)"
+            ) from error
         return jax.tree.map(_on_devices, restored, like)
 
     def about(self, step: int) -> dict[str, Any]:
