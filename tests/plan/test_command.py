@@ -109,7 +109,7 @@ _TWO_PODS = ("--topology", "v3:2x2,v3:4x4")
     ],
 )
 def test_an_option_without_effect_is_refused(arguments, says):
-    done = _podium(*arguments)
+    done = _podium(*arguments, *(() if "--check" in arguments else ("--analytic", "--recipe", "cifar10")))
     assert done.returncode == 2
     assert done.stderr.startswith(f"podium: {says}")
     assert done.stderr.count("\n") == 1
