@@ -1,9 +1,14 @@
 """How fast is a training step on this machine, beside PyTorch's? The same network, batch and cores, both warmed up,
-taking turns in one run. Podium's side is the very step that `train` runs, on one chip; PyTorch's is eager,
-channels last, oneDNN.
+taking turns in one run. Podium's side is the very step that `train` runs, on one chip; PyTorch's is eager, channels
+last, oneDNN, in a process of its own: how memory is kept is a process's setting, and PyTorch's users have another.
 """
 
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
 from typing import Any
 
 import jax
@@ -40,15 +45,14 @@ def run(case_names: tuple[str, ...], rounds: int) -> dict[str, Any]:
     for name in case_names:
         if name not in CASES:
             raise UserError(f"there is no step benchmark {name!r}; choose from {', '.join(CASES)}")
-    try:
-        from podium.bench import torch_step
-    except ImportError:
-        raise UserError("PyTorch is not installed; make install EXTRAS=bench brings it") from None
-    heap.keep()  # as `train` does; the allocator is the process's, so PyTorch has it too
+    if not find_spec("torch"):
+        raise UserError("PyTorch is not installed; make install EXTRAS=bench brings it")
+    heap.keep()  # as `train` does
     results: dict[str, Any] = {}
     for name in case_names:
         case = CASES[name]
-        rates = timing.alternate({"podium": _podium(case), "pytorch": torch_step.build(case)}, rounds)
+        with _pytorch(case) as pytorch:
+            rates = timing.alternate({"podium": _podium(case), "pytorch": pytorch}, rounds)
         results[name] = {
             "podium": timing.spread(rates["podium"]),
             "pytorch": timing.spread(rates["pytorch"]),
@@ -85,6 +89,33 @@ def _podium(case: Case) -> Any:
         return case.batch * case.steps
 
     return run
+
+
+@contextlib.contextmanager
+def _pytorch(case: Case) -> Iterator[Callable[[], int]]:
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_serve_pytorch, args=(case, theirs), daemon=True)
+    process.start()
+    theirs.close()
+
+    def run() -> int:
+        ours.send(None)
+        return int(ours.recv())
+
+    with ours:
+        yield run
+    process.join()
+
+
+def _serve_pytorch(case: Case, connection: Connection) -> None:
+    from podium.bench import torch_step
+
+    run = torch_step.build(case)
+    with contextlib.suppress(EOFError):  # the benchmark has ended
+        while True:
+            connection.recv()
+            connection.send(run())
 
 
 def random_batch(case: Case) -> tuple[np.ndarray, np.ndarray]:
