@@ -353,7 +353,3 @@ def _start_jax() -> None:
 
     compilation_cache.enable()
     topology.pass_over_libtpu()
-
-
-if __name__ == "__main__":
-    main()

@@ -458,7 +458,7 @@ def test_a_mistaken_choice_is_one_line_of_the_command_that_decodes(tmp_path: Pat
     (tmp_path / "in" / "cat" / "1.jpg").write_bytes(FILES["444"])
 
     def podium(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "podium.cli", *arguments]
+        command = [sys.executable, "-m", "podium", *arguments]
         environment = {**os.environ, "PODIUM_DECODER": "nativ"}
         return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
 

@@ -47,7 +47,7 @@ def podium(*arguments: str, folder: Path | None = None, **environment: str) -> s
     # conftest's chips must not become this process's
     inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     return subprocess.Popen(
-        [sys.executable, "-m", "podium.cli", *arguments],
+        [sys.executable, "-m", "podium", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

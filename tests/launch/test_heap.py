@@ -5,6 +5,10 @@ import platform
 import subprocess
 import sys
 
+import pytest
+
+from podium.launch import heap
+
 # Three times 256 MB from malloc, touched and freed, and the page faults of each; other threads' memory too.
 PROGRAM = """
 import json, resource, threading
@@ -31,3 +35,29 @@ def test_memory_is_taken_from_the_kernel_once():
     first, *later = told["faults"]
     assert first > 50  # 256 MB in large pages are 128
     assert max(later) < first / 10 or not told["kept"]
+
+
+COMMAND = """
+import ctypes, sys
+from podium.__main__ import main
+try:
+    main()
+except SystemExit:
+    pass
+import jax
+jax.devices()  # starts a dozen threads
+libc = ctypes.CDLL(None)
+libc.fopen.restype, libc.fclose.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+out = libc.fopen(b"/dev/stdout", b"w")
+libc.malloc_info(0, out)
+libc.fclose(out)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc" or bool(heap.accelerator_files()), reason="nothing is kept here")
+@pytest.mark.parametrize(("command", "one"), [("train", True), ("eval", True), ("prepare", False)])
+def test_a_command_that_computes_has_one_heap_whatever_threads_its_libraries_start(command, one):
+    mistaken = [sys.executable, "-c", COMMAND, command, "--recipe", "no-such-recipe"]
+    told = subprocess.run(mistaken, capture_output=True, text=True, check=True).stdout
+    assert (told.count("<heap nr=") == 1) == one

@@ -13,7 +13,7 @@ from podium.plan.options import PlanOptions
 
 def _podium(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "podium.cli", "plan", *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "podium", "plan", *arguments], capture_output=True, text=True, check=False
     )
 
 

@@ -136,7 +136,7 @@ def _train(name: str, seed: int, data: str | Path, run: Path) -> dict[str, Any]:
 def _run(arguments: list[str], processes: int) -> str:
     """Runs the podium command, where several processes are wanted under `podium launch`; why it failed, if it did."""
     launch = ["launch", "-n", str(processes), "--"] if processes > 1 else []
-    command = [sys.executable, "-m", "podium.cli", *launch, *arguments]
+    command = [sys.executable, "-m", "podium", *launch, *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = ended.stderr.strip().splitlines()
     # Where one process says what the matter is, the others only say that they have lost it, and later.

@@ -5,6 +5,7 @@ step of recipe `cifar10`: a sixth of the processor's time. Where the CPU compute
 
 import ctypes
 import functools
+import os
 
 # From malloc.h and mman.h of Linux.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
@@ -13,10 +14,16 @@ _PAGE_BYTES = 1 << 12
 _LARGE_PAGES_BYTES = 4 << 30  # of addresses; memory is taken as it is first written to
 
 
+def accelerator_files() -> list[str]:
+    """Device files that speak of an accelerator, whatever JAX will see."""
+    return [file for file in ("/dev/nvidia0", "/dev/accel0", "/dev/vfio/0", "/dev/kfd") if os.path.exists(file)]
+
+
 @functools.cache
 def keep() -> bool:
     """From now on freed memory is used again instead of given back, and comes in large pages; False where malloc is not
-    glibc's. To be called when the process computes on its CPU: threads share one heap afterwards."""
+    glibc's. To be called when the process computes on its CPU, and early: threads that start afterwards share one heap,
+    those that have one of their own by then go on to give memory back."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt") or not hasattr(libc, "gnu_get_libc_version"):
         return False

@@ -55,7 +55,7 @@ class _Job:
                 place = ["--coordinator", coordinator, "--processes", str(processes), "--process", str(process)]
                 self._processes.append(
                     subprocess.Popen(
-                        [sys.executable, "-m", "podium.cli", *arguments, *place],
+                        [sys.executable, "-m", "podium", *arguments, *place],
                         stdout=None if process == 0 else subprocess.DEVNULL,
                         start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and is passed on once
                         preexec_fn=_die_with_parent,

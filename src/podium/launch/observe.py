@@ -5,7 +5,6 @@ does that), and nothing raises: what cannot be had is told as a problem.
 
 import contextlib
 import dataclasses
-import os
 import shutil
 import socket
 import time
@@ -26,7 +25,7 @@ from podium.data.free_memory import free_memory_bytes
 from podium.data.loader import TrainLoader, thread_count
 from podium.data.shards import ImageSet
 from podium.errors import UserError
-from podium.launch import agree
+from podium.launch import agree, heap
 from podium.launch.join import runtime
 from podium.recipe import Recipe, to_dict
 from podium.reduce.choose import seconds_of
@@ -107,7 +106,7 @@ def observe_host(recipe: Recipe, data: Path | None, run: Path) -> Host:
         own_address=_address(socket.gethostname()),
         memory_free_bytes=free_memory_bytes(),
         disk_free_bytes=shutil.disk_usage(existing_folder(run)).free,
-        accelerator_files=[f for f in ("/dev/nvidia0", "/dev/accel0", "/dev/kfd") if os.path.exists(f)],
+        accelerator_files=heap.accelerator_files(),
     )
 
 

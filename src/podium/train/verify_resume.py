@@ -144,7 +144,7 @@ class _Run:
             "data.image_size": 32,
             "model.norm_span": _BATCH,
         }
-        command = [sys.executable, "-m", "podium.cli", "train", "--json", "--data", f"{self.folder}/data"]
+        command = [sys.executable, "-m", "podium", "train", "--json", "--data", f"{self.folder}/data"]
         command += ["--run", f"{self.folder}/{name}", *(f"--set={key}={value}" for key, value in changed.items())]
         with (self.folder / "log").open("wb") as log:
             return subprocess.Popen(command, stdout=log, stderr=log)
