@@ -26,6 +26,8 @@ def test_the_bound_counts_all_links_of_a_host() -> None:
         ({"rows": 1, "cols": 1}, "torus 1x1 has 1 host"),
         ({"rows": 2, "cols": 2, "links": "wifi"}, "links='wifi' is not known; use shared"),
         ({"rows": 2, "cols": 2, "links": "torus", "rate": "7"}, "'7' is not a link rate"),
+        ({"rows": 2, "cols": 2, "repeats": 0}, "repeats=0; use 1 or more"),
+        ({"rows": 2, "cols": 2, "sizes_bytes": [0]}, "size=0; use 1 or more"),
     ],
 )
 def test_mistakes_are_named(arguments: dict, message: str) -> None:

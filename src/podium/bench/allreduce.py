@@ -55,6 +55,9 @@ def bench_allreduce(
         raise UserError(f"links={links!r} is not known; use shared (loopback) or torus (rate-limited, needs root)")
     if rows * cols < 2:
         raise UserError(f"torus {rows}x{cols} has {rows * cols} host; an all-reduce needs 2 or more, for example 2x2")
+    for name, given in (("repeats", repeats), *(("size", size) for size in sizes_bytes)):
+        if given < 1:
+            raise UserError(f"{name}={given}; use 1 or more, for example --repeats 5 --sizes 4194304")
     place = torus_links(rows, cols, rate) if links == "torus" else shared_loopback(rows * cols)
     results = []
     with place as hosts, ExitStack() as stack:
