@@ -90,8 +90,10 @@ def test_a_full_disk_at_the_start_and_at_the_end_is_one_line_too(small_data, tmp
     with pytest.raises(UserError, match=r"summary\.json could not be written: Is a directory; make room"):
         train_recipe(small_recipe(), small_data, run, listener=At(24, (run / "summary.json").mkdir))
     (run / "summary.json").rmdir()
-    with full_disk(), pytest.raises(UserError, match=r"run\.json could not be written: File too large; make room"):
-        train_recipe(small_recipe(torus="1x1"), small_data, run)
+    for room_bytes, file in ((0, "lock"), (200, "run.json")):
+        told = pytest.raises(UserError, match=rf"{file} could not be written: File too large; make room")
+        with full_disk(room_bytes), told:
+            train_recipe(small_recipe(torus="1x1"), small_data, run)
 
 
 def test_evaluations_end_with_dispatches():
