@@ -47,6 +47,8 @@ except SystemExit:
 import jax
 jax.devices()  # starts a dozen threads
 libc = ctypes.CDLL(None)
+if not hasattr(libc, "malloc_info"):
+    sys.exit()
 libc.fopen.restype, libc.fclose.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
 out = libc.fopen(b"/dev/stdout", b"w")
@@ -55,9 +57,9 @@ libc.fclose(out)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc" or bool(heap.accelerator_files()), reason="nothing is kept here")
-@pytest.mark.parametrize(("command", "one"), [("train", True), ("eval", True), ("prepare", False)])
-def test_a_command_that_computes_has_one_heap_whatever_threads_its_libraries_start(command, one):
+@pytest.mark.parametrize(("command", "computes"), [("train", True), ("eval", True), ("prepare", False)])
+def test_a_command_that_computes_has_one_heap_whatever_threads_its_libraries_start(command, computes):
     mistaken = [sys.executable, "-c", COMMAND, command, "--recipe", "no-such-recipe"]
     told = subprocess.run(mistaken, capture_output=True, text=True, check=True).stdout
-    assert (told.count("<heap nr=") == 1) == one
+    keeps = computes and platform.libc_ver()[0] == "glibc" and not heap.accelerator_files()
+    assert (told.count("<heap nr=") == 1) == keeps
