@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from podium.errors import UserError
+from podium.launch import heap
 from podium.launch.join import process_count
 
 # (tile_row, row) runs down the torus, (tile_col, col) along it and (tile_lane, lane) over the devices of one place;
@@ -136,8 +136,8 @@ def most_square(places: int) -> tuple[int, int]:
 
 def pass_over_libtpu() -> None:
     """Where there are no chips: it is there for `podium plan`; it would look for some, complain and leave log files."""
-    chips = [*Path("/dev").glob("accel*"), *Path("/dev").glob("vfio/*")]
-    if find_spec("libtpu") and not find_spec("jax_plugins") and not chips and not os.environ.get("JAX_PLATFORMS"):
+    chosen = find_spec("jax_plugins") or heap.accelerator_files() or os.environ.get("JAX_PLATFORMS")
+    if find_spec("libtpu") and not chosen:
         jax.config.update("jax_platforms", "cpu")
 
 
