@@ -98,7 +98,7 @@ def _train(
             Feed(loader, dispatches, step.train_batches, recipe.batch_global) as feed,  # fills while we compile
         ):
             loader.read_ahead(first_step)
-            state = restored(checkpoints, first_step, step, recipe, note) if first_step else step.init()
+            state = restored(checkpoints, first_step, step, recipe, listener.note) if first_step else step.init()
             first_write_seconds = sum(leaf.nbytes for leaf in jax.tree.leaves(state)) / _SLOW_DISK
             listener.started(_started(recipe, run, torus, mesh, state, images, validation, first_step, loader))
             if changes:
