@@ -30,8 +30,8 @@ def _jpeg(pixels: np.ndarray) -> bytes:
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory) -> Path:
     """A prepared directory: 96 + 22 images of 40–60 px in three classes that differ by their dominant colour."""
-    from podium.data.manifest import write_manifest
-    from podium.data.shards import write_split
+    from podium.data.dataset.manifest import write_manifest
+    from podium.data.dataset.shards import write_split
 
     directory = tmp_path_factory.mktemp("small-data")
     rng = np.random.default_rng(7)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from podium import recipe as recipes
 from podium.bench import timing
+from podium.recipe import schema as recipes
 
 STEPS_TOLD = (1, 5, 10, 20, 39)
 EPOCHS = 0.1

@@ -11,9 +11,9 @@ import time
 
 from rich.console import Console
 
-from podium import recipe
-from podium.data.locate import locate
-from podium.launch import compilation_cache
+from podium.data.prepare.locate import locate
+from podium.host import compile_cache
+from podium.recipe import schema as recipe
 from podium.report import events
 from podium.train import loop
 
@@ -29,7 +29,7 @@ class Clock(events.Listener):
 
 
 if __name__ == "__main__":
-    compilation_cache.enable()
+    compile_cache.enable()
     demo = recipe.load("demo").for_data(10, 4000, 1000)
     demo_saves = len(loop.evaluation_steps(demo).union(loop.checkpoint_steps(demo)))
     loop.checkpoint_steps = lambda r: range(2 * WINDOW_STEPS + 3, r.train_steps, 2 * WINDOW_STEPS)

@@ -9,16 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from podium.data.dataset.shards import ImageSet
     from podium.data.prepare import prepare
-    from podium.data.shards import ImageSet
     from podium.errors import UserError
+    from podium.mesh import Torus
     from podium.models import DistributedBatchNorm, ResNet, build_norm
-    from podium.recipe import Recipe
-    from podium.recipe import load as load_recipe
-    from podium.topology import Torus
+    from podium.recipe.schema import Recipe
+    from podium.recipe.schema import load as load_recipe
+    from podium.step.programs import build_step
     from podium.train.loop import train_recipe
-    from podium.train.step import build_step
-    from podium.train.trained import open_run
+    from podium.train.trained_model import open_run
 
 __all__ = [
     "DistributedBatchNorm",
@@ -37,15 +37,15 @@ __all__ = [
 
 _HOME = {
     "DistributedBatchNorm": "podium.models",
-    "ImageSet": "podium.data.shards",
-    "Recipe": "podium.recipe",
+    "ImageSet": "podium.data.dataset.shards",
+    "Recipe": "podium.recipe.schema",
     "ResNet": "podium.models",
-    "Torus": "podium.topology",
+    "Torus": "podium.mesh",
     "UserError": "podium.errors",
     "build_norm": "podium.models",
-    "build_step": "podium.train.step",
-    "load_recipe": "podium.recipe",
-    "open_run": "podium.train.trained",
+    "build_step": "podium.step.programs",
+    "load_recipe": "podium.recipe.schema",
+    "open_run": "podium.train.trained_model",
     "prepare": "podium.data.prepare",
     "train_recipe": "podium.train.loop",
 }

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from podium import recipe as recipes
 from podium.bench import accuracy, accuracy_page
 from podium.bench.accuracy import ROWS, Row
 from podium.bench.step import CASES
 from podium.errors import UserError
+from podium.recipe import schema as recipes
 
 PAGE = "".join(f"# {table}\n<!-- table {table} -->\n<!-- end -->\n" for table in accuracy_page.TABLES)
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from podium.bench import input as bench
 from podium.bench import input_peers
 from podium.bench.input_peers import Workload
-from podium.data.shards import ImageSet
+from podium.data.dataset.shards import ImageSet
 from podium.errors import UserError
 
 _PEERS = {"tfdata", "dali", "pillow"}

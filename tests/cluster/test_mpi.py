@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cluster.slurm import find_process, until
-from tests.cluster.small import argument_list
-from tests.launch.processes import ended, metrics, podium
+from tests.support.processes import ended, metrics, podium
+from tests.support.slurm import find_process, until
+from tests.support.small import argument_list
 
 from podium.train.checkpoint import complete_steps
 

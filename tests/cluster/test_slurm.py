@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cluster import slurm as one_machine
-from tests.cluster.small import argument_list
-from tests.launch.processes import ended, metrics, podium
+from tests.support import slurm as one_machine
+from tests.support.processes import ended, metrics, podium
+from tests.support.small import argument_list
 
 from podium.train.checkpoint import complete_steps
 

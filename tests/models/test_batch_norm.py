@@ -10,8 +10,8 @@ from flax import nnx
 from jax.sharding import PartitionSpec as P
 
 from podium.errors import UserError
+from podium.mesh import AXES, Shape, lay_out
 from podium.models import DistributedBatchNorm
-from podium.topology import AXES, Shape, lay_out
 
 BATCH, CHANNELS = 32, 3
 SPANS = [1, 2, 4, 8, 16, 32]  # a quarter of a chip's batch (4) to the whole torus (2×4 chips)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from podium import recipe
 from podium.errors import UserError
 from podium.models import build_model, check
 from podium.models.pooled import halve, patch_filters
+from podium.recipe import schema as recipe
 
 
 def build(name="resnet7-narrow", stem="patches", classes=10, dtype=jnp.float32):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from podium import recipe
 from podium.errors import UserError
 from podium.models import build_model, check
 from podium.models.resnet import space_to_depth
+from podium.recipe import schema as recipe
 
 
 def model_settings(name, stem="conv7", span=2):

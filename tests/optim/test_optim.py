@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from podium import optim, recipe
+from podium import optim
+from podium.recipe import schema as recipe
 
 RULES = {
     "sgd": recipe.Sgd("sgd", 0.1, momentum=0.9, nesterov=False, weight_decay=0.01),

@@ -1,6 +1,6 @@
 """Tests that need the real TPU compiler run where the `plan` extra is installed, and are named where it is not."""
 
-from podium.plan.compile import libtpu_version
+from podium.plan.libtpu import libtpu_version
 
 collect_ignore = [] if libtpu_version() else ["test_libtpu.py"]
 

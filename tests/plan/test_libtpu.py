@@ -2,11 +2,11 @@
 
 import pytest
 
-from podium import recipe as recipes
-from podium.plan import compile as compiling
-from podium.plan.model import Origin
-from podium.plan.planner import make_plan
-from podium.plan.pods import parse_pod
+from podium.plan import libtpu as compiling
+from podium.plan.estimate import Origin
+from podium.plan.machines import parse_pod
+from podium.plan.plan import make_plan
+from podium.recipe import schema as recipes
 
 _RECIPE = recipes.load("demo", ["batch_global=256", "model.norm_span=64", "torus=auto", "model.classes=10"])
 _POD = parse_pod("v3:2x2")

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from podium.errors import UserError
-from podium.plan import compile as compiling
-from podium.plan import planner, published
-from podium.plan.model import CONSTANTS
-from podium.plan.planner import is_two_colour_2d, make_plan
-from podium.plan.pods import parse_pod
+from podium.plan import libtpu as compiling
+from podium.plan import plan, published
+from podium.plan.estimate import CONSTANTS
+from podium.plan.machines import parse_pod
+from podium.plan.plan import is_two_colour_2d, make_plan
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_a_fresh_check_compiles_every_point_again_and_keeps_that(monkeypatch, tm
         asked.append((recipe.name, fresh))
         return replace(shipped[recipe.name], versions={"libtpu": "new"})
 
-    monkeypatch.setattr(planner, "compiled", compiled)
+    monkeypatch.setattr(plan, "compiled", compiled)
     results = published.check(lambda stage: None, fresh=True)
     assert asked == [(point.name, True) for point in published.POINTS]
     assert {result.compiled_with for result in results} == {"libtpu new"}

@@ -1,4 +1,4 @@
-"""The choice within one process; tests/launch measures between real ones."""
+"""The choice within one process; tests/processes measures between real ones."""
 
 from dataclasses import dataclass
 

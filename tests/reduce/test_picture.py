@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from podium.reduce.picture import draw
-from podium.reduce.schedule import ticks, torus_routes
+from podium.reduce.routes import ticks, torus_routes
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -11,7 +11,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from podium.reduce import Reduction, TorusAxes, Xla, own_shard, reference, ring, torus
 
-# As in podium.topology, the rings' axes are not next to each other in the mesh.
+# As in podium.mesh, the rings' axes are not next to each other in the mesh.
 AXIS_NAMES = ("tile_row", "tile_col", "row", "col", "lane")
 TORUS = TorusAxes(y=("tile_row", "row"), x=("tile_col", "col"))
 LANES = TorusAxes(y=("tile_row", "row"), x=("tile_col", "col"), lane=("lane",))

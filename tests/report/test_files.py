@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tensorboardX import SummaryWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tests.full_disk import full_disk
+from tests.support.full_disk import full_disk
 
 from podium.data.prepare.sources.crc32c import masked_crc32c
 from podium.errors import UserError

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tests.train.small_runs import At, small_recipe
+from tests.support.small_runs import At, small_recipe
 
 from podium.errors import UserError
+from podium.step.programs import State
 from podium.train import checkpoint
 from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
 from podium.train.loop import train_recipe
-from podium.train.step import State
 
 RECIPE = small_recipe()
 

@@ -1,12 +1,12 @@
 """An evaluation counts every image once, and has no more than two batches under way: with all of them sent at once,
 sixteen simulated chips came to a stop in a collective."""
 
-from tests.train.small_runs import small_recipe
+from tests.support.small_runs import small_recipe
 
-from podium import topology
-from podium.data.shards import ImageSet
+from podium import mesh as topology
+from podium.data.dataset.shards import ImageSet
+from podium.step.programs import build_step
 from podium.train.evaluate import Evaluator
-from podium.train.step import build_step
 
 
 def test_every_image_is_counted_and_two_batches_are_under_way(small_data):

@@ -5,15 +5,15 @@ import json
 
 import numpy as np
 import pytest
-from tests.full_disk import full_disk
-from tests.train.small_runs import At, Heard, small_recipe
+from tests.support.full_disk import full_disk
+from tests.support.small_runs import At, Heard, small_recipe
 
-from podium import recipe as recipes
 from podium.errors import UserError
+from podium.mesh import Shape
+from podium.recipe import schema as recipes
 from podium.report import events
-from podium.topology import Shape
 from podium.train.loop import evaluation_steps, train_recipe
-from podium.train.trained import _for_evaluation, open_run
+from podium.train.trained_model import _for_evaluation, open_run
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_a_finished_run_evaluates_to_the_same_accuracy(finished):
 
 
 def test_predict_gives_probabilities_and_names_a_broken_file(finished, small_data, tmp_path):
-    from podium.data.shards import ImageSet
+    from podium.data.dataset.shards import ImageSet
 
     trained, images = open_run(finished[0]), ImageSet.open(small_data, "validation")
     good, broken = tmp_path / "good.jpg", tmp_path / "broken.jpg"
@@ -111,7 +111,7 @@ def test_evaluations_keep_to_epochs_that_are_no_whole_number_of_steps():
 
 def test_evaluation_that_misses_an_image_fails_the_run(finished, monkeypatch):
     trained = open_run(finished[0])
-    from podium.data import loader
+    from podium.data.input import loader
 
     original = loader.EvalLoader.fill
 

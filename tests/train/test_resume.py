@@ -12,18 +12,18 @@ import sys
 import jax
 import numpy as np
 import pytest
-from tests.train.small_runs import At, Heard, small_recipe
+from tests.support.small_runs import At, Heard, small_recipe
 
-from podium import topology
+from podium import mesh as topology
 from podium.errors import Stopped, UserError
-from podium.recipe import Lars
+from podium.recipe.schema import Lars
 from podium.report import events
+from podium.step.programs import build_step
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints
 from podium.train.loop import checkpoint_steps, restored, train_recipe
 from podium.train.meter import Meter
-from podium.train.step import build_step
-from podium.train.trained import open_run
+from podium.train.trained_model import open_run
 
 
 class Crash(Exception):
@@ -139,7 +139,7 @@ def test_momenta_are_taken_over_only_by_the_optimizer_that_made_them(small_data,
 
 
 def test_a_run_stopped_while_it_evaluates_evaluates_first_when_it_goes_on(whole, small_data, tmp_path, monkeypatch):
-    from podium.data import loader
+    from podium.data.input import loader
 
     original = loader.EvalLoader.fill
 
@@ -173,7 +173,7 @@ def test_other_chips_see_the_same_batches(whole, small_data, tmp_path):
 
 
 def test_a_changed_recipe_or_data_set_is_refused_with_the_difference(whole, small_data, tmp_path):
-    from podium.data.shards import ImageSet
+    from podium.data.dataset.shards import ImageSet
 
     images = ImageSet.open(small_data, "train")
     filled_in = small_recipe().for_data(3, 96, 22)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podium import recipe as recipes
 from podium.bench import timing
-from podium.data.manifest import write_atomic
+from podium.data.dataset.manifest import write_atomic
 from podium.errors import UserError
+from podium.recipe import schema as recipes
 from podium.train import run_directory
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from podium.bench.accuracy import ROWS, is_of
-from podium.data.manifest import write_atomic
+from podium.data.dataset.manifest import write_atomic
 from podium.errors import UserError
+from podium.mesh import parse_torus
 from podium.report import chart
-from podium.topology import parse_torus
 
 Result = dict[str, Any]
 

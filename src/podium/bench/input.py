@@ -13,17 +13,17 @@ from jax.sharding import NamedSharding
 from rich.console import Console
 from rich.table import Table
 
-from podium import recipe as recipes
-from podium import topology
+from podium import mesh as topology
 from podium.bench import input_peers, timing
 from podium.bench.input_peers import Turn, Workload
 from podium.data import decode
-from podium.data.crops import train_crops
-from podium.data.feed import Feed
-from podium.data.loader import TrainLoader
-from podium.data.locate import locate
-from podium.data.shards import ImageSet
+from podium.data.dataset.shards import ImageSet
+from podium.data.input.augment import train_crops
+from podium.data.input.loader import TrainLoader
+from podium.data.input.prefetch import Feed
+from podium.data.prepare.locate import locate
 from podium.errors import UserError
+from podium.recipe import schema as recipes
 
 BATCH = 128
 BATCHES_PER_TURN = 4  # about a third of a second on two cores, short beside a machine's moods

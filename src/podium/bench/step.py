@@ -14,12 +14,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from podium import recipe as recipes
-from podium import topology
+from podium import mesh as topology
 from podium.bench import timing
 from podium.errors import UserError
-from podium.launch import heap
-from podium.train.step import build_step
+from podium.host import malloc
+from podium.recipe import schema as recipes
+from podium.step.programs import build_step
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def run(case_names: tuple[str, ...], rounds: int) -> dict[str, Any]:
             raise UserError(f"there is no step benchmark {name!r}; choose from {', '.join(CASES)}")
     if not find_spec("torch"):
         raise UserError("PyTorch is not installed; make install EXTRAS=bench brings it")
-    heap.keep()  # as `train` does
+    malloc.keep()  # as `train` does
     results: dict[str, Any] = {}
     for name in case_names:
         case = CASES[name]

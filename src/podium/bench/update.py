@@ -8,10 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from podium import recipe as recipes
-from podium import topology
+from podium import mesh as topology
 from podium.bench import timing
-from podium.train.step import build_step
+from podium.recipe import schema as recipes
+from podium.step.programs import build_step
 
 _PER_CHIP = 4
 

@@ -5,11 +5,11 @@ from functools import partial
 import jax.numpy as jnp
 from flax import nnx
 
-from podium import recipe as recipes
 from podium.errors import UserError
 from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.pooled import WIDTHS, PooledResNet
 from podium.models.resnet import SHAPES, NormFactory, ResNet
+from podium.recipe import schema as recipes
 
 __all__ = ["DistributedBatchNorm", "NormFactory", "PooledResNet", "ResNet", "build_model", "build_norm", "check"]
 

@@ -14,7 +14,7 @@ from flax import nnx
 from jax import lax
 
 from podium.errors import UserError
-from podium.topology import TILE_AXES
+from podium.mesh import TILE_AXES
 
 
 class DistributedBatchNorm(nnx.Module):
@@ -68,7 +68,7 @@ def _place(span: int, batch_per_chip: int) -> tuple[int, tuple[str, ...]]:
     if tile_chips * batch_per_chip != span:
         raise UserError(
             f"a batch-norm span of {span} examples needs {span / batch_per_chip:g} chips of {batch_per_chip} "
-            f"and the tile has {tile_chips}; build the mesh with podium.topology.lay_out"
+            f"and the tile has {tile_chips}; build the mesh with podium.mesh.lay_out"
         )
     return 1, TILE_AXES
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from podium import recipe as recipes
 from podium.optim.rules import LarsRule, Rule, SgdRule, is_adapted
+from podium.recipe import schema as recipes
 
 __all__ = ["LarsRule", "Rule", "SgdRule", "build_rule", "build_schedule", "is_adapted", "update"]
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from podium import recipe as recipes
 from podium.errors import UserError
-from podium.plan import compile as compiling
-from podium.plan.model import CONSTANTS, Constants, estimate
-from podium.plan.planner import Stage, make_plan
-from podium.plan.pods import parse_pod
-from podium.recipe import Recipe
+from podium.plan import libtpu as compiling
+from podium.plan.estimate import CONSTANTS, Constants, estimate
+from podium.plan.machines import parse_pod
+from podium.plan.plan import Stage, make_plan
+from podium.recipe import schema as recipes
+from podium.recipe.schema import Recipe
 
 _KEPT = Path(str(resources.files("podium"))) / "plan" / "published.json"
 

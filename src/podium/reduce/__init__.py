@@ -4,7 +4,7 @@ packing of gradient trees into flat buckets; and the measurement that chooses am
 from podium.reduce.buckets import Buckets, plan_buckets
 from podium.reduce.choose import REDUCTIONS, fastest
 from podium.reduce.collectives import Reduction, TorusAxes, Xla, own_shard, shard_size
-from podium.reduce.scheduled import ring, torus
+from podium.reduce.routed import ring, torus
 
 __all__ = [
     "REDUCTIONS",

@@ -12,9 +12,9 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from podium import topology
+from podium import mesh as topology
 from podium.reduce.collectives import Reduction, TorusAxes, Xla
-from podium.reduce.scheduled import ring, torus
+from podium.reduce.routed import ring, torus
 
 Run = Callable[[jax.Array], jax.Array]
 

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from podium.reduce.schedule import Grid, Tick, ticks, torus_routes
+from podium.reduce.routes import Grid, Tick, ticks, torus_routes
 
 _NODE_PIXELS = 96  # from node to node
 _MARGIN_PIXELS = 74

@@ -16,7 +16,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary as Scalars
 from tensorboardX.record_writer import masked_crc32c
 
-from podium.data.manifest import write_atomic
+from podium.data.dataset.manifest import write_atomic
 from podium.errors import UserError
 from podium.report.events import Evaluated, Hosts, Listener, Progress, Summary
 

@@ -21,10 +21,10 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from podium.data.manifest import write_atomic
+from podium.data.dataset.manifest import write_atomic
 from podium.errors import UserError
-from podium.recipe import Recipe, to_dict
-from podium.train.step import State, Step
+from podium.recipe.schema import Recipe, to_dict
+from podium.step.programs import State, Step
 
 _KEPT = 3
 _HASHES = "hashes.json"

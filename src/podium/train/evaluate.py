@@ -8,12 +8,12 @@ from typing import Any
 
 import jax
 
-from podium.data.feed import Feed, local_rows
-from podium.data.loader import EvalLoader
-from podium.data.shards import ImageSet
-from podium.recipe import Recipe
+from podium.data.dataset.shards import ImageSet
+from podium.data.input.loader import EvalLoader
+from podium.data.input.prefetch import Feed, local_rows
+from podium.recipe.schema import Recipe
 from podium.report.events import Evaluated
-from podium.train.step import State, Step
+from podium.step.programs import State, Step
 
 
 class Evaluator:

@@ -13,25 +13,26 @@ from typing import Any, NoReturn
 
 import jax
 
-from podium import topology
+from podium import mesh as topology
 from podium.data import decode
-from podium.data.cache import budget_bytes
-from podium.data.feed import Feed, local_rows
-from podium.data.loader import TrainLoader
-from podium.data.shards import ImageSet
+from podium.data.dataset.shards import ImageSet
+from podium.data.input.cache import budget_bytes
+from podium.data.input.loader import TrainLoader
+from podium.data.input.prefetch import Feed, local_rows
 from podium.errors import Stopped, UserError
-from podium.launch import agree, heap
-from podium.launch.join import is_first
-from podium.recipe import Recipe, to_dict
+from podium.host import malloc
+from podium.processes import agree
+from podium.processes.join import is_first
+from podium.recipe.schema import Recipe, to_dict
 from podium.report import events
 from podium.report.files import JsonLines, TensorBoard, reporting
+from podium.step.programs import ModelFactory, State, Step, batch_shapes, build_step
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints, NotFinite, versions, weights_hash
 from podium.train.evaluate import Evaluator
-from podium.train.interrupt import Interrupt, Vote
 from podium.train.meter import DISPATCHES_AHEAD, Meter
-from podium.train.reduction import settle
-from podium.train.step import ModelFactory, State, Step, batch_shapes, build_step
+from podium.train.reduction_choice import settle
+from podium.train.stop import Interrupt, Vote
 from podium.train.watchdog import Watchdog
 
 _SLOW_DISK = 20e6  # bytes a second, until a checkpoint has been written and timed
@@ -69,7 +70,7 @@ def _train(
     torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
     mesh = torus.mesh(devices)
     if topology.is_cpu(mesh):
-        heap.keep()
+        malloc.keep()
     note = (listener or events.Listener()).note
     params = jax.eval_shape(build_step(recipe, mesh, make_model).init).params  # a network that cannot be: no run yet
     changes = agree.on_first(lambda: run_directory.claim(run, recipe, images, from_step))

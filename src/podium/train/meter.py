@@ -15,14 +15,14 @@ import jax
 import numpy as np
 import psutil
 
-from podium.data.feed import Feed
+from podium.data.input.prefetch import Feed
 from podium.errors import UserError
-from podium.launch import agree
-from podium.launch.join import is_first, process_count
-from podium.recipe import Recipe
+from podium.processes import agree
+from podium.processes.join import is_first, process_count
+from podium.recipe.schema import Recipe
 from podium.report import events
 from podium.report.hosts import ProcessTimes, compare
-from podium.train.step import Metrics
+from podium.step.programs import Metrics
 
 DISPATCHES_AHEAD = 2
 

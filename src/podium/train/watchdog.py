@@ -18,7 +18,7 @@ from typing import NoReturn
 import jax
 
 from podium.errors import EXIT_HUNG, Stopped, UserError
-from podium.launch import agree
+from podium.processes import agree
 
 _LOOK_SECONDS = 1.0
 _LOST_LOOKS = 10  # a process that has not been heard of for so long is gone

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from podium.data.manifest import WORK, Shard, has_manifest, write_atomic
+from podium.data.dataset.manifest import WORK, Shard, has_manifest, write_atomic
 from podium.errors import UserError
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from podium.data.shards import shard_count, shard_name
+from podium.data.dataset.shards import shard_count, shard_name
 from podium.errors import UserError
 
 SPLITS = ("train", "validation")

@@ -13,10 +13,10 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 
-from podium.data.images import BadImage, trainable_jpeg
+from podium.data.dataset.jpeg import BadImage, trainable_jpeg
+from podium.data.dataset.shards import ShardWriter
 from podium.data.prepare.journal import Journal, LeftOut, ShardRecord
 from podium.data.prepare.layout import ShardTask
-from podium.data.shards import ShardWriter
 from podium.errors import UserError
 
 _REPORT_EVERY = 50  # images

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import fsspec
 import pyarrow as pa
 
-from podium.data.manifest import NO_ROOM, publish, temporary_name
+from podium.data.dataset.manifest import NO_ROOM, publish, temporary_name
 from podium.data.prepare.sources.find import SourceFile, choose_split, split_in_name
 from podium.data.prepare.sources.parquet import scan_parquet
 from podium.data.prepare.sources.rows import SCHEMA

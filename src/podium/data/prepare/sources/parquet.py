@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from podium.data.manifest import NO_ROOM, publish, temporary_name
+from podium.data.dataset.manifest import NO_ROOM, publish, temporary_name
 from podium.data.prepare.sources.rows import Rows
 from podium.errors import UserError
 

@@ -1,0 +1,159 @@
+"""Host batches: the places of a global batch that this host fills, as NumPy arrays. Follows one batch from `order`
+through `crops` and the cache to the decoder; the feed takes it to the devices. Which images and crops is decided
+by (seed, step) alone. An image that cannot be decoded is named, counted and replaced by the next one of the data
+set.
+"""
+
+import logging
+import os
+import threading
+from dataclasses import dataclass
+
+import numpy as np
+
+from podium.data import decode
+from podium.data.dataset.shards import ImageSet
+from podium.data.input.augment import Crops, eval_crops, train_crops
+from podium.data.input.buffers import BatchMemory
+from podium.data.input.cache import Cache, budget_bytes, choose_level
+from podium.data.input.order import Order, evaluation_batch, evaluation_batches
+from podium.errors import UserError
+from podium.recipe.schema import Data, Recipe
+
+log = logging.getLogger("podium")
+
+HostBatch = dict[str, np.ndarray]
+"""image uint8 […, rows, size, size, 3] · label int32 […, rows] · with jitter colour float32 […, rows, 3]"""
+
+
+@dataclass
+class Broken:
+    """How many images were met, and how many of them could not be decoded."""
+
+    met: int = 0
+    broken: int = 0
+
+
+class TrainLoader:
+    """Fills the places `rows` of global training batches."""
+
+    def __init__(self, images: ImageSet, recipe: Recipe, rows: np.ndarray, budget: int | None = None) -> None:
+        self.images, self.recipe, self.rows = images, recipe, rows
+        self.order = Order(len(images), recipe.batch_global, recipe.seed)
+        share = self.order.share(rows)
+        budget = budget_bytes(recipe.data.cache_gb) if budget is None else budget
+        level = choose_level(images, share, recipe.data.cache, budget)
+        self.cache = Cache(images, level, thread_count(recipe.data))
+        self.broken = Broken()
+        self._memory = BatchMemory()
+        self._closed = threading.Event()
+        self._reader: threading.Thread | None = None
+
+    def read_ahead(self, first_step: int) -> None:
+        """Starts to fill the cache with this host's share, in the order in which the next epoch asks for it: while the
+        programs compile there is time, and no batch waits for a file later."""
+
+        def run() -> None:
+            for step in range(first_step, first_step + -(-len(self.images) // self.recipe.batch_global)):
+                if self._closed.is_set():
+                    return
+                self.cache.read_ahead(self.order.batch(step, self.rows)[0])
+
+        if self.cache.level != "none":
+            self._reader = threading.Thread(target=run, name="podium-read-ahead", daemon=True)
+            self._reader.start()
+
+    def close(self) -> None:
+        """Ends the reading ahead."""
+        self._closed.set()
+        if self._reader:
+            self._reader.join()
+        self.cache.close()
+
+    def new_batch(self) -> HostBatch:
+        """Arrays for one dispatch, their content arbitrary."""
+        steps, rows, size = self.recipe.steps_per_dispatch, len(self.rows), self.recipe.data.image_size
+        batch: HostBatch = {
+            "image": self._memory.empty((steps, rows, size, size, 3), np.uint8),
+            "label": self._memory.empty((steps, rows), np.int32),
+        }
+        if self.recipe.data.colour_jitter:
+            batch["colour"] = self._memory.empty((steps, rows, 3), np.float32)
+        return batch
+
+    def fill(self, batch: HostBatch, first_step: int) -> None:
+        """The batches of steps first_step, first_step + 1, … of one dispatch."""
+        for i in range(len(batch["label"])):
+            samples, epochs = self.order.batch(first_step + i, self.rows)
+            crops = self._crops(samples, epochs)
+            statuses = self.cache.decode(samples, crops.boxes, crops.flips, batch["image"][i])
+            self.broken.met += len(samples)
+            for row in np.flatnonzero(statuses):
+                samples[row] = self._replace(int(samples[row]), epochs[row], statuses[row], batch["image"][i, row])
+            batch["label"][i] = self.images.labels[samples]
+            if "colour" in batch:
+                batch["colour"][i] = crops.colours
+
+    def _crops(self, samples: np.ndarray, epochs: np.ndarray) -> Crops:
+        return train_crops(self.recipe.data, self.recipe.seed, epochs, samples, self.images.sizes[samples])
+
+    def _replace(self, sample: int, epoch: int, status: int, out: np.ndarray) -> int:
+        """Puts the next image that decodes into `out`, and gives its number."""
+        while True:
+            self.broken.broken += 1
+            name, reason = self.images.name(sample), decode.status_message(int(status))
+            log.warning("image %s cannot be decoded (%s); the next one takes its place", name, reason)
+            # Below a hundred images met, one broken file would already be more than a usual limit.
+            allowed = self.recipe.data.max_broken_share * max(self.broken.met, 100)
+            if self.broken.broken > allowed:
+                raise UserError(
+                    f"{self.broken.broken} of {self.broken.met} images met cannot be decoded, more than "
+                    f"data.max_broken_share={self.recipe.data.max_broken_share:g} allows (last: {name}, {reason}); "
+                    f"prepare the data again, which leaves them out"
+                )
+            sample = (sample + 1) % len(self.images)
+            one = np.array([sample])
+            crops = self._crops(one, np.array([epoch]))
+            status = self.cache.decode(one, crops.boxes, crops.flips, out[None])[0]
+            if status == 0:
+                return sample
+
+
+class EvalLoader:
+    """Fills the places `rows` of evaluation batches: every image once, in stored order, then padding with label −1."""
+
+    def __init__(
+        self, images: ImageSet, data: Data, batch_global: int, rows: np.ndarray, budget: int | None = None
+    ) -> None:
+        self.images, self.data, self.batch_global, self.rows = images, data, batch_global, rows
+        self.batches = evaluation_batches(len(images), batch_global)
+        budget = budget_bytes(data.cache_gb) if budget is None else budget
+        self.cache = Cache(images, choose_level(images, (0, len(images)), data.cache, budget), thread_count(data))
+        self._memory = BatchMemory()
+
+    def new_batch(self) -> HostBatch:
+        size = self.data.image_size
+        return {
+            "image": self._memory.empty((len(self.rows), size, size, 3), np.uint8),
+            "label": self._memory.empty((len(self.rows),), np.int32),
+        }
+
+    def fill(self, batch: HostBatch, index: int) -> None:
+        samples = evaluation_batch(len(self.images), self.batch_global, index, self.rows)
+        here = np.flatnonzero(samples >= 0)
+        present = samples[here]
+        crops = eval_crops(self.data, self.images.sizes[present])
+        # Padding stands behind the images, so the images are a contiguous start of the batch.
+        statuses = self.cache.decode(present, crops.boxes, crops.flips, batch["image"][: len(here)])
+        for row in np.flatnonzero(statuses):
+            raise UserError(
+                f"validation image {self.images.name(int(present[row]))} cannot be decoded "
+                f"({decode.status_message(int(statuses[row]))}), so no accuracy would be exact; prepare the data again"
+            )
+        batch["image"][len(here) :] = 0
+        batch["label"][:] = -1
+        batch["label"][here] = self.images.labels[present]
+
+
+def thread_count(data: Data) -> int:
+    return data.threads or len(os.sched_getaffinity(0))

@@ -1,0 +1,79 @@
+"""Which image stands at which place of which batch: a pure function of (seed, step, batch size), never of the number
+of hosts. Resume is one integer, and a run that moves from 4 hosts to 16 sees the very same batches.
+
+The places of a batch are split into V runs of equal length, the virtual shards, and so are the stored images; run v
+always draws from share v, each epoch in an order of its own. A host that fills some places of every batch therefore
+reads only the shares behind those places, which stay in its memory, as in the paper.
+
+The number of images N need not divide by V or by the batch. In e epochs share v has given floor((v+1)·e·N/V) −
+floor(v·e·N/V) images, and the borders between shares move by at most one image from epoch to epoch accordingly: every
+epoch visits every image exactly once, every batch is full, and a batch may hold the end of one epoch and the start of
+the next.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from podium.data.input import counter_rng
+
+MAX_VIRTUAL_SHARDS = 1024  # more hosts than this would share a share
+
+
+@dataclass(frozen=True)
+class Order:
+    images: int
+    batch_global: int
+    seed: int
+
+    @property
+    def virtual_shards(self) -> int:
+        """The most shares that divide the batch evenly; fewer where there are fewer images."""
+        shards = math.gcd(self.batch_global, MAX_VIRTUAL_SHARDS)
+        while shards > self.images:
+            shards //= 2
+        return shards
+
+    def batch(self, step: int, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(sample, epoch) of the places `rows` (all, if None) of global batch `step`; int64 arrays."""
+        rows = np.arange(self.batch_global) if rows is None else np.asarray(rows)
+        v, n = self.virtual_shards, self.images
+        places = self.batch_global // v
+        shard, place = rows // places, rows % places
+        draw = step * places + place  # how many images the share has given before
+        epoch = draw * v // n
+        # The share's epoch ends within one image of the average share's.
+        epoch -= draw < self._given(shard, epoch)
+        epoch += draw >= self._given(shard, epoch + 1)
+        first = self._border(shard, epoch)
+        size = self._border(shard + 1, epoch) - first
+        index = draw - self._given(shard, epoch)
+        return first + counter_rng.permute(index, size, counter_rng.key(self.seed, epoch, shard)), epoch
+
+    def share(self, rows: np.ndarray) -> tuple[int, int]:
+        """[first, last) of the stored images that the places `rows` may ever draw, borders' movement included."""
+        v, n = self.virtual_shards, self.images
+        places = self.batch_global // v
+        first, last = int(rows.min()) // places, int(rows.max()) // places + 1
+        return max(0, first * n // v - 1), min(n, -(-last * n // v) + 1)
+
+    def _given(self, shard: np.ndarray, epochs: np.ndarray) -> np.ndarray:
+        """Images that the share has given in its first `epochs` epochs."""
+        total = epochs * self.images
+        return (shard + 1) * total // self.virtual_shards - shard * total // self.virtual_shards
+
+    def _border(self, shard: np.ndarray, epoch: np.ndarray) -> np.ndarray:
+        """The first stored image of the share in this epoch: the sizes of the shares before it, summed."""
+        v, n = self.virtual_shards, self.images
+        return shard * (epoch + 1) * n // v - shard * epoch * n // v
+
+
+def evaluation_batches(images: int, batch_global: int) -> int:
+    return -(-images // batch_global)
+
+
+def evaluation_batch(images: int, batch_global: int, index: int, rows: np.ndarray) -> np.ndarray:
+    """The samples at the places `rows` of evaluation batch `index`, in stored order; −1 pads behind the last."""
+    sample = index * batch_global + rows
+    return np.where(sample < images, sample, -1)

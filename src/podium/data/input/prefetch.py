@@ -1,0 +1,107 @@
+"""Takes host batches to the devices ahead of time. One thread fills batches and starts their transfers; two batches are
+in flight while the devices compute. The consumer learns how long it was kept waiting, which is how the progress
+line can say whether the input or the compute is the bottleneck.
+"""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+
+from podium.data.input.loader import HostBatch
+
+_IN_FLIGHT = 2
+
+
+class Fills(Protocol):
+    def new_batch(self) -> HostBatch: ...
+    def fill(self, batch: HostBatch, index: int) -> None: ...
+
+
+def local_rows(sharding: NamedSharding, batch_global: int) -> np.ndarray:
+    """The places of a global batch that live on this host's devices, ascending."""
+    return np.unique(np.concatenate([np.arange(*part) for _, part in _parts(sharding, batch_global)]))
+
+
+def to_devices(batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, batch_global: int) -> dict[str, jax.Array]:
+    """Starts the transfer of this host's part of a global batch. On a CPU nothing is copied: the arrays *are* the
+    buffers (whatever `may_alias` says), which is why their memory is used again only when JAX has let go of them."""
+    axis = len(sharding.spec) - 1
+
+    def one(host: np.ndarray) -> jax.Array:
+        shape = (*host.shape[:axis], batch_global, *host.shape[axis + 1 :])
+        on_devices = []
+        for device, (first, last) in _parts(sharding, batch_global):
+            here = slice(*np.searchsorted(rows, [first, last]))
+            on_devices.append(jax.device_put(host[(slice(None),) * axis + (here,)], device))
+        return jax.make_array_from_single_device_arrays(shape, sharding, on_devices)
+
+    return {name: one(host) for name, host in batch.items()}
+
+
+def _parts(sharding: NamedSharding, batch_global: int) -> Iterator[tuple[jax.Device, tuple[int, int]]]:
+    """Each device of this host with the [first, last) places of the batch that it holds."""
+    axis = len(sharding.spec) - 1
+    shape = (1,) * axis + (batch_global,)
+    for device, index in sharding.addressable_devices_indices_map(shape).items():
+        assert index is not None
+        first, last, _ = index[axis].indices(batch_global)
+        yield device, (first, last)
+
+
+class Feed(Iterator[dict[str, jax.Array]]):
+    """Device batches for each index of `indices`, in order. Use it in a `with`, so that its thread ends."""
+
+    def __init__(self, loader: Fills, indices: Iterable[int], sharding: NamedSharding, batch_global: int) -> None:
+        self._loader, self._indices = loader, indices
+        self._sharding, self._batch_global = sharding, batch_global
+        self._rows = local_rows(sharding, batch_global)
+        self._queue: queue.Queue[dict[str, jax.Array] | BaseException | None] = queue.Queue(_IN_FLIGHT)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="podium-feed", daemon=True)
+        self._thread.start()
+
+    def ready(self) -> bool:
+        """Whether the next batch is there already."""
+        return not self._queue.empty()
+
+    def __next__(self) -> dict[str, jax.Array]:
+        item = self._queue.get()
+        if item is None or isinstance(item, BaseException):
+            self._queue.put(item)  # so that asking again gives the same answer
+            raise StopIteration if item is None else item
+        return item
+
+    def __enter__(self) -> "Feed":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        while self._thread.is_alive():
+            with contextlib.suppress(queue.Empty):  # makes room for a thread that waits to put its last batch
+                self._queue.get_nowait()
+            self._thread.join(timeout=0.05)  # returns as soon as it has ended
+
+    def _run(self) -> None:
+        try:
+            for index in self._indices:
+                batch = self._loader.new_batch()
+                self._loader.fill(batch, index)
+                self._put(to_devices(batch, self._sharding, self._rows, self._batch_global))
+                if self._stopped.is_set():
+                    return
+            self._put(None)
+        except BaseException as error:  # reaches the consumer at its next request
+            self._put(error)
+
+    def _put(self, item: dict[str, jax.Array] | BaseException | None) -> None:
+        while not self._stopped.is_set():
+            try:
+                return self._queue.put(item, timeout=0.1)
+            except queue.Full:
+                continue

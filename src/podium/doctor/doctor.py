@@ -1,0 +1,95 @@
+"""`podium doctor`: looks at every process of a run, and at all of them together, before the run is launched. Started
+like the run itself (once per host, by the same launcher), or alone. The processes observe (`observe`), tell each other
+(`agree`), and all come to the same judgement (`judge`). It trains nothing and leaves nothing behind.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from podium import mesh as topology
+from podium.data.dataset.shards import ImageSet
+from podium.doctor import judge
+from podium.doctor.observe import Host, Work, existing_folder, observe_host, observe_work
+from podium.errors import UserError
+from podium.processes import agree
+from podium.recipe.schema import Recipe
+
+_CLASSES_WITHOUT_DATA = 1000
+
+
+@dataclass(frozen=True)
+class Report:
+    level: judge.Level
+    findings: tuple[judge.Finding, ...]
+    hosts: tuple[Host, ...]
+    """In the order of ranks; `works` is empty where the devices were not started."""
+    works: tuple[Work, ...]
+
+
+def examine(
+    recipe: Recipe,
+    data: Path | None,
+    run: Path,
+    need_images_per_second: float = 0.0,
+    say: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """To be called by every process of the run; all get the same report. Where hosts disagree on what to run, or
+    do not find each other, their devices are not started."""
+    say("looking at the hosts")
+    hosts = [Host(**host) for host in agree.gather(asdict(observe_host(recipe, data, run)))]
+    findings = judge.judge_hosts(hosts, _clock_seconds(), _sees_the_run(run))
+    if any(f.level == "red" for f in findings if f.point in ("versions", "recipe", "data", "names")):
+        return Report("red", tuple(findings), tuple(hosts), ())
+    say("decoding, multiplying and summing a little")
+    try:
+        recipe = _settled(recipe, data)
+        shape, devices = topology.find_devices(recipe.torus)
+        torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
+        mesh = torus.mesh(devices)
+    except UserError as error:  # from what all processes have in common, so all meet it
+        findings.append(judge.Finding("devices", "red", str(error), "start as many processes as the torus needs"))
+        return Report("red", tuple(findings), tuple(hosts), ())
+    observed = observe_work(recipe, mesh, data, agree.processes_on_this_host())
+    works = [Work(**work) for work in agree.gather(asdict(observed))]
+    findings += judge.judge_work(hosts, works, str(torus), recipe.batch_global, need_images_per_second)
+    return Report(judge.worst(findings), tuple(findings), tuple(hosts), tuple(works))
+
+
+def _settled(recipe: Recipe, data: Path | None) -> Recipe:
+    """With the numbers of the data set, or of one like ImageNet."""
+    if data:
+        images, validation = ImageSet.open(data, "train"), ImageSet.open(data, "validation")
+        return recipe.for_data(len(images.classes), len(images), len(validation))
+    return replace(recipe, model=replace(recipe.model, classes=recipe.model.classes or _CLASSES_WITHOUT_DATA))
+
+
+def _clock_seconds() -> list[float]:
+    """How far each process's clock is ahead of process 0's, as far as moments after a barrier can tell: the smallest of
+    a few differences, since all that a busy host can do is to make one larger."""
+
+    def once() -> list[float]:
+        agree.gather("ready")
+        clocks = agree.gather(time.time())
+        return [clock - clocks[0] for clock in clocks]
+
+    return [min(of_one, key=abs) for of_one in zip(*(once() for _ in range(5)), strict=True)]
+
+
+def _sees_the_run(run: Path) -> list[bool]:
+    """Whether each process sees a file that process 0 makes where the run will be."""
+    marker = existing_folder(run) / agree.on_first(lambda: f".podium-doctor-{uuid.uuid4().hex}")
+    agree.on_first(lambda: _touch(marker))
+    seen = agree.gather(marker.exists())
+    agree.on_first(lambda: marker.unlink(missing_ok=True))
+    return seen
+
+
+def _touch(marker: Path) -> bool:
+    try:
+        marker.touch()
+    except OSError:
+        return False
+    return True

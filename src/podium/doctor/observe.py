@@ -1,0 +1,204 @@
+"""What one process sees of itself and its host, for `podium doctor`: plain facts that travel as JSON. `Host` is seen
+before any device starts, `Work` with the devices at work on small pieces of the run. Nothing here is judged (`judge`
+does that), and nothing raises: what cannot be had is told as a problem.
+"""
+
+import contextlib
+import dataclasses
+import shutil
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from podium import mesh as topology
+from podium.data import decode
+from podium.data.dataset.shards import ImageSet
+from podium.data.input.cache import budget_bytes, choose_level
+from podium.data.input.loader import TrainLoader, thread_count
+from podium.data.input.prefetch import local_rows
+from podium.errors import UserError
+from podium.host import malloc
+from podium.host.memory import free_memory_bytes
+from podium.processes import agree
+from podium.processes.join import runtime
+from podium.recipe.schema import Recipe, to_dict
+from podium.reduce.choose import seconds_of
+from podium.step.programs import build_step
+from podium.train.checkpoint import versions
+
+ALL_REDUCE_BYTES = 4 << 20
+_DECODE_SECONDS = 0.5
+_MATRIX = 768
+
+
+@dataclass(frozen=True)
+class Host:
+    """Seen before any device is started."""
+
+    host: str
+    versions: dict[str, str]
+    recipe: str
+    """A digest."""
+    data: str
+    """The content hash, or empty."""
+    data_problem: str
+    decoder: str
+    decoder_is_native: bool
+    coordinator: str
+    """HOST:PORT, or empty where there is no other process."""
+    coordinator_address: str
+    """What the coordinator's name means on this host; empty if nothing."""
+    own_address: str
+    """The same of the host's own name, on which CPU collectives listen."""
+    memory_free_bytes: int
+    disk_free_bytes: int
+    accelerator_files: list[str]
+    """Device files that speak of an accelerator, whatever JAX sees."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Seen with devices."""
+
+    platform: str
+    devices: int
+    compute_seconds: float
+    """Of a small matrix product on one of this process's devices, alone."""
+    all_reduce_seconds: float
+    """Of a small sum over the whole torus."""
+    all_reduce_is_right: bool
+    checkpoint_bytes: int
+    images: int
+    """This process's share of the training images; 0 without data."""
+    cache: str
+    cache_bytes: int
+    """What that level needs for the share."""
+    decode_threads: int
+    decode_images_per_second: float
+    decode_problem: str
+
+
+def observe_host(recipe: Recipe, data: Path | None, run: Path) -> Host:
+    coordinator = runtime().coordinator_address or ""
+    content_hash, problem = "", ""
+    if data:
+        try:
+            content_hash = ImageSet.open(data, "train").content_hash
+            ImageSet.open(data, "validation")
+        except UserError as error:
+            problem = str(error)
+    return Host(
+        host=socket.gethostname(),
+        versions=versions(),
+        recipe=agree.digest(to_dict(recipe)),
+        data=content_hash,
+        data_problem=problem,
+        decoder=decode.backend_reason(),
+        decoder_is_native=decode.backend() == "native",
+        coordinator=coordinator,
+        coordinator_address=_address(coordinator.rpartition(":")[0]) if coordinator else "",
+        own_address=_address(socket.gethostname()),
+        memory_free_bytes=free_memory_bytes(),
+        disk_free_bytes=shutil.disk_usage(existing_folder(run)).free,
+        accelerator_files=malloc.accelerator_files(),
+    )
+
+
+def existing_folder(path: Path) -> Path:
+    """The nearest folder above `path`, or itself, that is there."""
+    return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
+
+
+def observe_work(recipe: Recipe, mesh: Mesh, data: Path | None, processes_here: int) -> Work:
+    """All processes must call this together. `processes_here` share this host's memory."""
+    state = jax.eval_shape(build_step(recipe, mesh).init)
+    seconds, right = _all_reduce(mesh)
+    work = Work(
+        platform=mesh.devices.flat[0].platform,
+        devices=len(mesh.local_devices),
+        compute_seconds=_compute_seconds(),
+        all_reduce_seconds=seconds,
+        all_reduce_is_right=right,
+        checkpoint_bytes=sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state)),
+        images=0,
+        cache="",
+        cache_bytes=0,
+        decode_threads=thread_count(recipe.data),
+        decode_images_per_second=0.0,
+        decode_problem="",
+    )
+    return dataclasses.replace(work, **_input(recipe, mesh, data, processes_here)) if data else work
+
+
+def _input(recipe: Recipe, mesh: Mesh, data: Path, processes_here: int) -> dict[str, Any]:
+    images = ImageSet.open(data, "train")
+    rows = local_rows(topology.batch_sharding(mesh, leading=1), recipe.batch_global)
+    uncached = dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, cache="none"))
+    loader = TrainLoader(images, uncached, rows)
+    first, last = loader.order.share(rows)
+    budget = budget_bytes(recipe.data.cache_gb) // processes_here * 3 // 4  # as the training loop divides it
+    level = choose_level(images, (first, last), recipe.data.cache, budget)
+    pixels = images.sizes[first:last].astype(np.int64).prod(1).sum() * 3
+    stored = sum(shard.bytes for shard in images.shards) * (last - first) // max(1, len(images))
+    rate, problem = _decode_rate(loader)
+    return {
+        "images": last - first,
+        "cache": level,
+        "cache_bytes": int({"pixels": pixels, "bytes": stored, "none": 0}[level]),
+        "decode_images_per_second": rate,
+        "decode_problem": problem,
+    }
+
+
+def _decode_rate(loader: TrainLoader) -> tuple[float, str]:
+    """Images a second from the first batches, with all processes of the host at it at once, as in training."""
+    batch, step = loader.new_batch(), 0
+    with contextlib.closing(loader.cache):
+        try:
+            loader.fill(batch, 0)  # reads the files' first pages and starts the threads
+            began = time.perf_counter()
+            while (seconds := time.perf_counter() - began) < _DECODE_SECONDS:
+                step += len(batch["label"])
+                loader.fill(batch, step)
+        except UserError as error:
+            return 0.0, str(error)
+    return step * len(loader.rows) / seconds, ""
+
+
+def _compute_seconds() -> float:
+    matrix = jax.device_put(np.ones((_MATRIX, _MATRIX), np.float32), jax.local_devices()[0])
+    product = jax.jit(lambda a: a @ a)
+    product(matrix).block_until_ready()
+
+    def once() -> float:
+        began = time.perf_counter()
+        product(matrix).block_until_ready()
+        return time.perf_counter() - began
+
+    return min(once() for _ in range(7))  # what the device can do, not what else its host was busy with
+
+
+def _all_reduce(mesh: Mesh) -> tuple[float, bool]:
+    size, everywhere = ALL_REDUCE_BYTES // 4, PartitionSpec(topology.AXES)
+    ones = jax.make_array_from_callback(
+        (mesh.size, size), NamedSharding(mesh, everywhere), lambda _: np.ones((1, size), np.float32)
+    )
+    total = jax.shard_map(
+        lambda x: lax.psum(x[0], topology.AXES), mesh=mesh, in_specs=everywhere, out_specs=PartitionSpec()
+    )
+    seconds = float(np.median(seconds_of([jax.jit(total)], ones, repeats=5)))
+    return seconds, bool((np.asarray(jax.jit(total)(ones).addressable_data(0)) == mesh.size).all())
+
+
+def _address(name: str) -> str:
+    try:
+        return str(socket.getaddrinfo(name.strip("[]"), None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return ""

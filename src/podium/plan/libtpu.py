@@ -1,0 +1,195 @@
+"""Compiled facts about a recipe on a pod: from the cache, or by compiling in a worker process with libtpu. The key is
+everything that decides the program: the recipe, the pod, the versions and Podium's own sources of the step. Without
+libtpu nothing here fails; `compiled` gives None and the plan goes on with the analytic part.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from podium.data.prepare.locate import cache_directory
+from podium.errors import UserError
+from podium.plan.hlo import Collective, Program
+from podium.plan.machines import Pod
+from podium.recipe import schema as recipes
+from podium.recipe.schema import Recipe
+
+# What libtpu needs to describe a pod on a machine that has none, without asking a metadata server or writing logs.
+_ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_LOG_DIR": "disabled",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # no device is opened, so two plans need not wait for each other
+}
+_PROGRAM_SOURCES = (
+    "models/*.py",
+    "optim/*.py",
+    "reduce/*.py",
+    "step/*.py",
+    "mesh.py",
+)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled step, per core."""
+
+    program: Program
+    flops: float
+    bytes_accessed: float
+    memory_bytes: int
+    compile_seconds: float
+    trace_seconds: float
+    versions: dict[str, str]
+    key: str
+    earlier: bool = False  # read from a cache, not compiled now
+
+
+class DoesNotFit(Exception):
+    """The compiler ran out of a core's memory."""
+
+    def __init__(self, needed_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"needs {needed_bytes:,} bytes of {limit_bytes:,}")
+        self.needed_bytes, self.limit_bytes = needed_bytes, limit_bytes
+
+
+def libtpu_version() -> str | None:
+    try:
+        return metadata.version("libtpu")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def program_recipe(recipe: Recipe) -> Recipe:
+    """The recipe without what does not change one step's program, so that such changes need no new compilation."""
+    return replace(
+        recipe,
+        name="plan",
+        torus="auto",
+        seed=0,
+        steps_per_dispatch=1,
+        log_every_steps=1,
+        evaluate_every_epochs=1.0,
+        model=replace(recipe.model, classes=recipe.model.classes or 1000),
+        data=replace(recipe.data, cache="auto", cache_gb=0.0, threads=0),
+    )
+
+
+def versions() -> dict[str, str]:
+    return {"jax": metadata.version("jax"), "libtpu": libtpu_version() or "none", "flax": metadata.version("flax")}
+
+
+def key_of(recipe: Recipe, pod: Pod) -> str:
+    parts = [recipes.to_dict(program_recipe(recipe)), str(pod), versions(), _sources_hash()]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
+
+
+def compiled(
+    recipe: Recipe, pod: Pod, stage: Callable[[str], None], text_file: Path | None = None, fresh: bool = False
+) -> Compiled | None:
+    """None without libtpu or for GPUs; `fresh` compiles whatever the cache has. Raises DoesNotFit where the compiler
+    runs out of memory."""
+    if libtpu_version() is None or pod.chip.is_gpu:
+        return None
+    key = key_of(recipe, pod)
+    file = cache_directory() / "plan" / f"{key}.json"
+    if not fresh and text_file is None and file.exists():
+        answer, earlier = json.loads(file.read_text()), True
+    else:
+        answer, earlier = _run_worker(recipe, pod, stage, text_file), False
+        if "result" in answer or answer.get("out_of_memory"):
+            _write(file, answer)
+    if "result" in answer:
+        return replace(from_json({"versions": versions(), "key": key, **answer["result"]}), earlier=earlier)
+    if memory := answer.get("out_of_memory"):
+        raise DoesNotFit(memory["needed"], memory["limit"] or pod.chip.memory_bytes_per_core)
+    raise UserError(f"the TPU compiler refused {recipe.name} on {pod}: {_first_line(answer['failed'])}")
+
+
+def from_json(table: dict[str, Any]) -> Compiled:
+    program = Program(
+        table["cycles"],
+        table["update_cycles"],
+        table["unpriced_bytes"],
+        tuple(_collective(entry) for entry in table["collectives"] for _ in range(entry.get("count", 1))),
+    )
+    names = ("flops", "bytes_accessed", "memory_bytes", "compile_seconds", "trace_seconds", "versions", "key")
+    return Compiled(program, **{name: table[name] for name in names})
+
+
+def to_json(compiled: Compiled) -> dict[str, Any]:
+    """Plain JSON types, equal collectives told once with their count; `from_json` gives the same facts back."""
+    table = asdict(compiled)
+    del table["earlier"]
+    counts = Counter(compiled.program.collectives)
+    collectives = [{**asdict(collective), "count": count} for collective, count in counts.items()]
+    return {**table.pop("program"), **table, "collectives": collectives}
+
+
+def _collective(entry: dict[str, Any]) -> Collective:
+    tuples = {name: tuple(map(tuple, entry[name])) for name in ("rings", "axes_of_colours")}
+    return Collective(**{name: value for name, value in entry.items() if name != "count"} | tuples)
+
+
+def _run_worker(recipe: Recipe, pod: Pod, stage: Callable[[str], None], text_file: Path | None) -> dict[str, Any]:
+    request = {
+        "recipe": recipes.to_dict(program_recipe(recipe)),
+        "topology": str(pod),
+        "text_file": str(text_file) if text_file else None,
+    }
+    environment = {**os.environ, **_ENVIRONMENT, "TPU_ACCELERATOR_TYPE": f"{pod.chip.name}-{pod.cores}"}
+    command = [sys.executable, "-m", "podium.plan.libtpu_worker"]
+    answer: dict[str, Any] = {}
+    with tempfile.TemporaryFile("w+") as errors:
+        worker = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+        )
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        try:
+            worker.stdin.write(json.dumps(request))
+            worker.stdin.close()
+            for line in worker.stdout:
+                message = json.loads(line) if line.startswith("{") else {}
+                if "stage" in message:
+                    stage(message["stage"])
+                else:
+                    answer |= message
+            worker.wait()
+        finally:
+            worker.kill()
+            worker.wait()
+        if not answer:
+            errors.seek(0)
+            answer = {"failed": errors.read().strip().splitlines()[-1:] or [f"exit code {worker.returncode}"]}
+            answer["failed"] = answer["failed"][0]
+    return answer
+
+
+def _sources_hash() -> str:
+    root = Path(str(resources.files("podium")))
+    files = sorted(file for pattern in _PROGRAM_SOURCES for file in root.glob(pattern))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _write(file: Path, answer: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(answer))
+    partial.replace(file)
+
+
+def _first_line(message: str) -> str:
+    return message.strip().splitlines()[0][:300]

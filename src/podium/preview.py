@@ -1,0 +1,78 @@
+"""A picture of one training batch as the network sees it: cropped, flipped, colours changed, with class names below. It
+goes through the loader and the device's own colour change, so that what is wrong in training is wrong here too; only
+the normalisation, which no eye can read, is undone.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from podium.data.dataset.shards import ImageSet
+from podium.data.input.loader import TrainLoader
+from podium.errors import UserError
+from podium.recipe.schema import Data, Recipe
+from podium.step.programs import normalise_pixels
+
+_IMAGES = 64
+_COLUMNS = 8
+_TILE_LEAST = 112  # pixels; smaller images are enlarged by a whole factor, so that their pixels can be counted
+_GAP = 6
+_TEXT_HEIGHT = 18
+_TEXT_SIZE = 12
+
+
+def preview(data: Path, recipe: Recipe, out: Path) -> None:
+    """Writes a PNG of the first batch of `recipe` on the prepared directory `data`, or of 64 of its images."""
+    images = ImageSet.open(data, "train")
+    recipe = replace(recipe, steps_per_dispatch=1, data=replace(recipe.data, cache="none"))
+    loader = TrainLoader(images, recipe, _even_rows(recipe.batch_global))
+    batch = loader.new_batch()
+    loader.fill(batch, 0)
+    loader.cache.close()
+    colour = batch["colour"][0] if "colour" in batch else None
+    names = [images.classes[label] for label in batch["label"][0]]
+    sheet = _sheet(as_seen(batch["image"][0], recipe.data, colour), names)
+    try:
+        sheet.save(out, "PNG")
+    except OSError as error:
+        raise UserError(f"the preview cannot be written to {out}: {error.strerror}; give another file") from None
+
+
+def as_seen(image: np.ndarray, data: Data, colour: np.ndarray | None) -> np.ndarray:
+    """uint8 [n, size, size, 3]: what the network is given, with the normalisation undone."""
+    factors = None if colour is None else jnp.asarray(colour)
+    seen = np.asarray(normalise_pixels(jnp.asarray(image), data, factors))
+    return np.round((seen * np.array(data.std) + np.array(data.mean)) * 255).clip(0, 255).astype(np.uint8)
+
+
+def _even_rows(batch_global: int) -> np.ndarray:
+    """The batch's places, or some spread evenly over it: neighbours in a batch share a part of the stored images."""
+    count = min(_IMAGES, batch_global)
+    return np.arange(count) * batch_global // count
+
+
+def _sheet(pixels: np.ndarray, names: list[str]) -> Image.Image:
+    size = pixels.shape[1]
+    tile = size * max(1, -(-_TILE_LEAST // size))
+    columns = min(_COLUMNS, len(pixels))
+    rows = -(-len(pixels) // columns)
+    step_x, step_y = tile + _GAP, tile + _TEXT_HEIGHT + _GAP
+    sheet = Image.new("RGB", (columns * step_x + _GAP, rows * step_y + _GAP), "white")
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(_TEXT_SIZE)
+    for i, (image, name) in enumerate(zip(pixels, names, strict=True)):
+        x, y = _GAP + i % columns * step_x, _GAP + i // columns * step_y
+        sheet.paste(Image.fromarray(image).resize((tile, tile), Image.Resampling.NEAREST), (x, y))
+        draw.text((x, y + tile + 2), _shortened(name, tile, font), "black", font)
+    return sheet
+
+
+def _shortened(name: str, width: int, font: ImageFont.FreeTypeFont | ImageFont.ImageFont) -> str:
+    """The name, or as much of it as fits into `width` pixels."""
+    if font.getlength(name) <= width:
+        return name
+    while name and font.getlength(name + "…") > width:
+        name = name[:-1]
+    return name + "…"

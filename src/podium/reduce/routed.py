@@ -1,0 +1,187 @@
+"""Runs a schedule on devices: each tick is one `ppermute` over all of them, each lane of a host going its own way.
+XLA:CPU runs collectives one after the other, so two permutations in opposite directions take twice the time of one; a
+single permutation in which lane 0 sends right, lane 1 left, lane 2 down and lane 3 up drives all links of a host at
+once. Rows are summed as they travel and never copied between ticks: what arrives is added to the own row and sent
+on."""
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from podium.reduce.collectives import TorusAxes, padded, permute, varying
+from podium.reduce.replicated import replicated
+from podium.reduce.routes import Routes, Slot, ring_routes, slots, torus_routes
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A `Reduction` along `routes`.
+
+    The lanes of a host sum among themselves first, and each carries its share. `pieces` cuts every message in parts,
+    so that one can be added while the next is on the link. Messages of a sum travel as `wire` and are added in
+    float32."""
+
+    axes: TorusAxes
+    routes: Routes
+    wire: jax.typing.DTypeLike = jnp.float32
+    pieces: int = 1
+
+    def all_reduce(self, flat: jax.Array) -> jax.Array:
+        share = self._sum_over_hosts(self._lane_share(flat))
+        return replicated(self._gather_lanes(share)[: flat.size], self.axes.all)
+
+    def sum_over_hosts(self, share: jax.Array) -> jax.Array:
+        rows, cols, _ = self.axes.sizes()
+        total = self._sum_over_hosts(padded(varying(share, self.axes), rows * cols))
+        return replicated(total[: share.size], self.axes.hosts)
+
+    def reduce_scatter(self, flat: jax.Array) -> jax.Array:
+        share = self._lane_share(flat)
+        owned = self._scatter(share)
+        chains = self._chains(share.size)
+        return jnp.concatenate(
+            [permute(row, self.axes, slot.home) for row, (slot, _) in zip(owned, chains, strict=True)]
+        )
+
+    def all_gather(self, shard: jax.Array, size: int) -> jax.Array:
+        shard = varying(shard, self.axes)
+        rows, cols, _ = self.axes.sizes()
+        chains = self._chains(shard.size * rows * cols)
+        owned = [permute(shard[columns], self.axes, _reverse(slot.home)) for slot, columns in chains]
+        return replicated(self._gather_lanes(self._gather(owned))[:size], self.axes.all)
+
+    def _lane_share(self, flat: jax.Array) -> jax.Array:
+        flat = padded(varying(flat, self.axes), self.axes.devices)
+        return lax.psum_scatter(flat, self.axes.lane, tiled=True) if self.axes.lane else flat
+
+    def _gather_lanes(self, share: jax.Array) -> jax.Array:
+        return lax.all_gather(share, self.axes.lane, tiled=True) if self.axes.lane else share
+
+    def _sum_over_hosts(self, share: jax.Array) -> jax.Array:
+        # Rounded to the wire's type before the gather, the owner's copy is the same as everyone's.
+        return self._gather([row.astype(self.wire) for row in self._scatter(share)]).astype(share.dtype)
+
+    def _chains(self, share_size: int) -> list[tuple[Slot, slice]]:
+        """Which columns of the rows go along which chain of ticks: about equal cuts, none of them empty unless there
+        is nothing."""
+        rows, cols, lanes = self.axes.sizes()
+        parallel = slots(self.routes, rows, cols, lanes)
+        columns = share_size // (rows * cols)
+        cuts = max(1, min(columns, len(parallel) * self.pieces))
+        edges = np.linspace(0, columns, cuts + 1).astype(int).tolist()
+        return [(parallel[k % len(parallel)], slice(edges[k], edges[k + 1])) for k in range(cuts)]
+
+    def _scatter(self, share: jax.Array) -> list[jax.Array]:
+        """The row that this device ends up owning, chain by chain. `share` is one row per host, in a vector."""
+        rows, cols, _ = self.axes.sizes()
+        chains = self._chains(share.size)
+        device = lax.axis_index(self.axes.all)
+        table = share.reshape(rows * cols, -1)
+        held = [_Held(table[:, columns]) for _, columns in chains]
+        for steps in zip(*(slot.steps for slot, _ in chains), strict=True):
+            for k, step in enumerate(steps):
+                held[k], message = held[k].take(_Window(step.send, step.rows), device)
+                got = permute(message.astype(self.wire), self.axes, step.pairs).astype(share.dtype)
+                held[k] = held[k].add(_Window(step.receive, step.rows), got, device)
+        return [part.take(_own(slot), device)[1][0] for part, (slot, _) in zip(held, chains, strict=True)]
+
+    def _gather(self, owned: list[jax.Array]) -> jax.Array:
+        """The schedule backwards: every row goes back along the way its sum came."""
+        rows, cols, _ = self.axes.sizes()
+        chains = self._chains(rows * cols * sum(row.size for row in owned))
+        device = lax.axis_index(self.axes.all)
+        held = []
+        for row, (slot, _) in zip(owned, chains, strict=True):
+            empty = varying(jnp.zeros((rows * cols, row.size), row.dtype), self.axes)
+            held.append(_Held(empty).put(_own(slot), row[None], device))
+        for steps in zip(*(slot.steps[::-1] for slot, _ in chains), strict=True):
+            for k, step in enumerate(steps):
+                message = held[k].read(_Window(step.receive, step.rows), device)
+                got = permute(message, self.axes, _reverse(step.pairs))
+                held[k] = held[k].put(_Window(step.send, step.rows), got, device)
+        return jnp.concatenate([part.table for part in held], axis=1).reshape(-1)
+
+
+def ring(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Scheduled:
+    """One ring through all hosts, in one direction."""
+    return Scheduled(axes, ring_routes, wire, pieces)
+
+
+def torus(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Scheduled:
+    """The paper's: two colours, two phases, both directions."""
+    return Scheduled(axes, torus_routes, wire, pieces)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Rows of a table, on device d `rows[d]` of them from `start[d]` on.
+
+    All devices move as many rows as the one that has most (in a torus that is not square, the colours differ); the
+    others' window holds rows around their own that do not count, and both ends of a link shift it alike where it
+    would leave the table."""
+
+    start: np.ndarray  # int [devices]
+    rows: np.ndarray  # int [devices]
+
+    @property
+    def width(self) -> int:
+        return int(self.rows.max())
+
+    def same(self, other: "_Window") -> bool:
+        return np.array_equal(self.start, other.start) and np.array_equal(self.rows, other.rows)
+
+    def read(self, table: jax.Array, device: jax.Array) -> jax.Array:
+        return lax.dynamic_slice_in_dim(table, _of(self.start, device), self.width)
+
+    def write(self, table: jax.Array, values: jax.Array, device: jax.Array) -> jax.Array:
+        if (self.rows != self.width).any():
+            first = _of(np.minimum(self.start, table.shape[0] - self.width), device)
+            row = first + jnp.arange(self.width)
+            counts = (_of(self.start, device) <= row) & (row < _of(self.start + self.rows, device))
+            values = jnp.where(counts[:, None], values, self.read(table, device))
+        return lax.dynamic_update_slice_in_dim(table, values, _of(self.start, device), 0)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A table, and the rows that came last. Most are sent on at the next tick: they go as they are, without a copy
+    into the table."""
+
+    table: jax.Array
+    window: _Window | None = None
+    values: jax.Array | None = None
+
+    def take(self, window: _Window, device: jax.Array) -> "tuple[_Held, jax.Array]":
+        """Rows to send on or keep; rows that came last and are not among these are put into the table first."""
+        if self.window is None or self.values is None:
+            return self, window.read(self.table, device)
+        if self.window.same(window):
+            return _Held(self.table), self.values
+        table = self.window.write(self.table, self.values, device)
+        return _Held(table), window.read(table, device)
+
+    def add(self, window: _Window, got: jax.Array, device: jax.Array) -> "_Held":
+        return replace(self, window=window, values=window.read(self.table, device) + got)
+
+    def read(self, window: _Window, device: jax.Array) -> jax.Array:
+        if self.window is not None and self.values is not None and self.window.same(window):
+            return self.values
+        return window.read(self.table, device)
+
+    def put(self, window: _Window, values: jax.Array, device: jax.Array) -> "_Held":
+        return _Held(window.write(self.table, values, device), window, values)
+
+
+def _own(slot: Slot) -> _Window:
+    return _Window(slot.own, np.ones_like(slot.own))
+
+
+def _of(per_device: np.ndarray, device: jax.Array) -> jax.Array:
+    return jnp.asarray(per_device, jnp.int32)[device]
+
+
+def _reverse(pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    return tuple((to, source) for source, to in pairs)

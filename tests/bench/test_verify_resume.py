@@ -1,0 +1,10 @@
+"""The proof of exact resume, in short: real processes, real kills."""
+
+from podium.bench.verify_resume import verify_resume
+
+
+def test_a_run_killed_twice_has_the_weights_of_one_that_was_not():
+    verified = verify_resume(kills=2, seed=3)
+    assert verified.kills == 2
+    assert verified.identical
+    assert verified.lost_steps_max <= verified.max_lost_steps

@@ -1,0 +1,84 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from podium.data.input import counter_rng
+from podium.data.input.order import Order, evaluation_batch, evaluation_batches
+
+
+@given(images=st.integers(1, 200), batch=st.integers(1, 120), seed=st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_every_epoch_visits_every_image_exactly_once(images, batch, seed):
+    order, steps = Order(images, batch, seed), 3 * images // batch + 2
+    visits = Counter()
+    for step in range(steps):
+        samples, epochs = order.batch(step)
+        visits.update(zip(epochs.tolist(), samples.tolist(), strict=True))
+    assert set(visits.values()) == {1}
+    for epoch in range(steps * batch // images - 1):
+        assert {sample for e, sample in visits if e == epoch} == set(range(images))
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 3, 4, 8, 16])
+@pytest.mark.parametrize(("images", "batch"), [(1000, 96), (1003, 48), (97, 240)])
+def test_a_batch_is_the_same_at_every_host_count_and_hosts_stay_in_their_share(hosts, images, batch):
+    order = Order(images, batch, seed=3)
+    parts = np.array_split(np.arange(batch), hosts)
+    for step in (0, 1, 7, 1000):
+        whole = order.batch(step)
+        for rows in parts:
+            samples, epochs = order.batch(step, rows)
+            np.testing.assert_array_equal(samples, whole[0][rows])
+            np.testing.assert_array_equal(epochs, whole[1][rows])
+            first, last = order.share(rows)
+            assert first <= samples.min()
+            assert samples.max() < last
+
+
+def test_hosts_read_only_their_share():
+    order = Order(1_281_167, 4096, seed=0)
+    for rows in np.array_split(np.arange(4096), 16):
+        first, last = order.share(rows)
+        assert last - first <= 1_281_167 // 16 + 4
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    first, second, other_seed = (Order(512, 64, seed).batch(step)[0] for seed, step in ((0, 0), (0, 8), (1, 0)))
+    assert (first != second).mean() > 0.5
+    assert (first != other_seed).mean() > 0.5
+
+
+@given(size=st.integers(1, 3000), seed=st.integers(0, 2**40))
+@settings(deadline=None)
+def test_permute_is_a_bijection(size, seed):
+    image = counter_rng.permute(np.arange(size), np.full(size, size), np.full(size, seed))
+    assert sorted(image) == list(range(size))
+
+
+def test_mix_is_splitmix64():
+    # The first outputs of the reference implementation seeded with 0 (Vigna's splitmix64.c).
+    state = np.arange(3, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    assert [hex(x) for x in counter_rng.mix(state).tolist()] == [
+        "0xe220a8397b1dcdaf",
+        "0x6e789e6aa1b965f4",
+        "0x6c45d188009454f",
+    ]
+
+
+def test_uniform_draws_are_uniform_and_independent_of_the_batch():
+    keys = counter_rng.key(0, 1, np.arange(20_000))
+    draws = counter_rng.uniform(keys, 2)
+    assert abs(draws.mean() - 0.5) < 0.01
+    assert abs(np.corrcoef(draws.T)[0, 1]) < 0.02
+    np.testing.assert_array_equal(draws[5:9], counter_rng.uniform(keys[5:9], 2))
+
+
+@given(images=st.integers(1, 300), batch=st.integers(1, 64))
+def test_evaluation_visits_every_image_once_and_pads(images, batch):
+    rows = np.arange(batch)
+    seen = np.concatenate([evaluation_batch(images, batch, i, rows) for i in range(evaluation_batches(images, batch))])
+    assert seen[seen >= 0].tolist() == list(range(images))
+    assert (seen[images:] == -1).all()

@@ -1,0 +1,184 @@
+"""What the doctor says: a table of facts and verdicts, then real processes, alone and two together."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+from tests.support.processes import RECIPE, ended, podium, together
+
+from podium.doctor import observe
+from podium.doctor.judge import Finding, judge_hosts, judge_work, worst
+from podium.doctor.observe import Host, Work
+from podium.recipe import schema as recipes
+
+HOST = Host(
+    host="node0", versions={"podium": "0.1.0", "jax": "0.10.2"}, recipe="r", data="d", data_problem="",
+    decoder="the native decoder (libjpeg-turbo)", decoder_is_native=True, coordinator="node0:4000",
+    coordinator_address="10.0.0.1", own_address="10.0.0.2", memory_free_bytes=64 * 10**9,
+    disk_free_bytes=10**12, accelerator_files=[],
+)  # fmt: skip
+WORK = Work(
+    platform="cpu", devices=2, compute_seconds=0.01, all_reduce_seconds=0.002, all_reduce_is_right=True,
+    checkpoint_bytes=200 * 10**6, images=1000, cache="pixels", cache_bytes=10**9, decode_threads=4,
+    decode_images_per_second=2000.0, decode_problem="",
+)  # fmt: skip
+SEVERAL = [dataclasses.replace(HOST, host=f"node{k}") for k in range(4)]
+
+
+def verdicts(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.point: finding for finding in findings}
+
+
+def hosts_with(process: int, **facts: object) -> list[Host]:
+    return [dataclasses.replace(h, **facts) if k == process else h for k, h in enumerate(SEVERAL)]
+
+
+def test_four_hosts_alike_are_green():
+    findings = judge_hosts(SEVERAL, [0.0] * 4, [True] * 4) + judge_work(SEVERAL, [WORK] * 4, "2x2x2", 64, 8000.0)
+    assert [f for f in findings if f.level != "green"] == []
+    assert worst(findings) == "green"
+    assert "in 4 processes on 4 hosts" in verdicts(findings)["versions"].found
+
+
+@pytest.mark.parametrize(
+    ("facts", "point", "level", "found"),
+    [
+        ({"versions": {"podium": "0.1.0", "jax": "0.10.1"}}, "versions", "red", "has jax 0.10.1, process 0 has 0.10.2"),
+        ({"versions": {"jax": "0.10.2"}}, "versions", "red", "node2 has podium None"),
+        ({"recipe": "other"}, "recipe", "red", "process 2 on node2 has another"),
+        ({"data": "other"}, "data", "red", "process 2 on node2 has another"),
+        ({"data_problem": "/data is not a directory"}, "data", "red", "process 2 on node2: /data is not a directory"),
+        ({"coordinator_address": ""}, "names", "red", "process 2 on node2 does not know the name node0"),
+        ({"coordinator_address": "127.0.0.1"}, "names", "red", "the coordinator node0 is 127.0.0.1, itself"),
+        ({"own_address": "127.0.1.1"}, "names", "red", "its own name is 127.0.1.1"),
+        ({"own_address": "::1", "accelerator_files": ["/dev/nvidia0"]}, "names", "yellow", "its own name is ::1"),
+        ({"decoder_is_native": False, "decoder": "Pillow decodes"}, "decoder", "yellow", "node2: Pillow decodes"),
+    ],
+)  # fmt: skip
+def test_a_host_unlike_the_others_is_named(facts, point, level, found):
+    finding = verdicts(judge_hosts(hosts_with(2, **facts), [0.0] * 4, [True] * 4))[point]
+    assert finding.level == level
+    assert found in finding.found
+    assert finding.advice
+
+
+def test_loopback_is_fine_on_one_host():
+    alike = [dataclasses.replace(HOST, coordinator_address="127.0.0.1", own_address="127.0.1.1")] * 4
+    assert verdicts(judge_hosts(alike, [0.0] * 4, [True] * 4))["names"].level == "green"
+
+
+@pytest.mark.parametrize(("seconds", "level"), [(-0.5, "green"), (5.0, "yellow"), (-400.0, "red")])
+def test_clocks_that_disagree_are_found(seconds, level):
+    assert verdicts(judge_hosts(SEVERAL, [0.0, 0.1, seconds, 0.0], [True] * 4))["clocks"].level == level
+
+
+@pytest.mark.parametrize(("seen", "who"), [([False] * 4, "process 0"), ([True, True, True, False], "process 3")])
+def test_a_run_directory_must_be_shared(seen, who):
+    finding = verdicts(judge_hosts(SEVERAL, [0.0] * 4, seen))["run directory"]
+    assert finding.level == "red"
+    assert who in finding.found
+
+
+@pytest.mark.parametrize(
+    ("host", "work", "point", "level", "found"),
+    [
+        ({"disk_free_bytes": 5 * 10**8}, {}, "disk", "red", "0.5 GB free, 3 checkpoints need 0.6 GB"),
+        ({"accelerator_files": ["/dev/accel0"]}, {}, "devices", "yellow", "though /dev/accel0 is there"),
+        (
+            {},
+            {"decode_problem": "9 of 10 cannot be decoded"},
+            "share of the data",
+            "red",
+            "process 1 on node1: 9 of 10",
+        ),
+        ({}, {"cache_bytes": 10**11}, "memory", "red", "node1: the cache of pixels needs 100.0 GB, 64.0 GB are free"),
+        ({}, {"cache": "none", "cache_bytes": 0}, "memory", "yellow", "process 1 on node1 keeps nothing"),
+        ({}, {"decode_images_per_second": 900.0}, "decoding", "yellow", "900 images/s on 4 threads"),
+        ({}, {"compute_seconds": 0.018}, "compute", "yellow", "process 1 on node1 is 1.8× slower"),
+        ({}, {"all_reduce_is_right": False}, "all-reduce", "red", "wrong"),
+    ],
+)
+def test_what_the_work_shows_is_judged(host, work, point, level, found):
+    hosts = [dataclasses.replace(h, **host) for h in SEVERAL]
+    works = [dataclasses.replace(WORK, **work) if k == 1 else WORK for k in range(4)]
+    finding = verdicts(judge_work(hosts, works, "2x2x2", 64, need_images_per_second=4000.0))[point]
+    assert finding.level == level
+    assert found in finding.found
+    assert finding.advice
+
+
+def test_processes_of_one_host_share_its_memory():
+    works = [dataclasses.replace(WORK, cache_bytes=20 * 10**9)] * 4
+    assert verdicts(judge_work([HOST] * 4, works, "1x8", 64, 0.0))["memory"].level == "red"
+    assert verdicts(judge_work(SEVERAL, works, "1x8", 64, 0.0))["memory"].level == "green"
+
+
+def test_a_containers_limit_counts_as_the_hosts_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(observe, "free_memory_bytes", lambda: 2**30)
+    assert observe.observe_host(recipes.load("demo"), None, tmp_path).memory_free_bytes == 2**30
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    (tmp_path / "small.toml").write_text(RECIPE)
+    return str(tmp_path / "small.toml")
+
+
+def test_two_processes_are_examined_together_and_nothing_is_left_behind(recipe, small_data, tmp_path):
+    run = tmp_path / "runs" / "one"
+    first, second = together("doctor", *[["--recipe", recipe, "--data", str(small_data), "--run", str(run)]] * 2)
+    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert second.out == ""
+    report = json.loads(first.out.splitlines()[-1])
+    assert report["level"] in ("green", "yellow")  # on a busy machine one may compute slower
+    assert [work["devices"] for work in report["works"]] == [1, 1]
+    assert all(work["images"] < 96 and work["decode_images_per_second"] > 0 for work in report["works"])
+    assert {f["point"] for f in report["findings"]} == {
+        "versions", "recipe", "data", "names", "clocks", "run directory", "decoder", "devices", "disk",
+        "share of the data", "memory", "decoding", "compute", "all-reduce",
+    }  # fmt: skip
+    assert [entry.name for entry in tmp_path.iterdir()] == ["small.toml"]
+
+
+def test_other_recipes_data_and_versions_are_all_named_before_a_device_starts(recipe, small_data, tmp_path):
+    other_data = tmp_path / "other"
+    shutil.copytree(small_data, other_data)
+    manifest = json.loads((other_data / "manifest.json").read_text())
+    (other_data / manifest["splits"]["train"]["shards"][0]["file"]).unlink()
+    installed = tmp_path / "packages" / "optax-0.0.1.dist-info"  # as if another optax stood there
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: optax\nVersion: 0.0.1\n")
+    first, second = together(
+        "doctor",
+        ["--recipe", recipe, "--data", str(small_data)],
+        ["--recipe", recipe, "--data", str(other_data), "--set", "torus=1x4"],
+        of_last={"PYTHONPATH": str(installed.parent)},
+    )
+    assert (first.code, second.code) == (1, 1), first.err + second.err
+    report = json.loads(first.out.splitlines()[-1])
+    found = {f["point"]: f for f in report["findings"] if f["level"] == "red"}
+    assert "has optax 0.0.1, process 0 has" in found["versions"]["found"]
+    assert "process 1 on" in found["recipe"]["found"]
+    assert "is damaged" in found["data"]["found"]
+    assert report["works"] == []
+
+
+def test_the_doctor_answers_alone_and_without_data(recipe, tmp_path):
+    done = ended(podium("doctor", "--recipe", recipe, "--run", str(tmp_path / "run"), PODIUM_DECODER="pillow"))
+    assert done.code == 0, done.err
+    assert "one process: nobody to be found" in done.out
+    assert "● data: not looked at\n  → give --data, a prepared directory" in done.out
+    assert "Pillow decodes, because PODIUM_DECODER=pillow" in done.out
+    assert "torus 1x2: 1 × 2 simulated chips, 8 images each" in done.out
+
+
+def test_a_torus_that_does_not_fit_is_red(recipe, tmp_path):
+    arguments = ["--recipe", recipe, "--set", "torus=1x3", "--set", "batch_global=48", "--run", str(tmp_path / "run")]
+    first, _ = together("doctor", arguments, arguments)
+    assert first.code == 1
+    assert verdict_of(first.out, "devices")["level"] == "red"
+
+
+def verdict_of(out: str, point: str) -> dict[str, str]:
+    return next(f for f in json.loads(out.splitlines()[-1])["findings"] if f["point"] == point)

@@ -1,0 +1,50 @@
+"""Real processes that act together: each keeps what it made, and where one fails none waits for it."""
+
+import pytest
+from tests.support.processes import two_of
+
+PROGRAM = """
+import sys
+from podium.errors import UserError
+from podium.processes import agree
+from podium.processes.join import Cluster, join
+address, process, act = sys.argv[1:]
+process = int(process)
+join(Cluster(address, 2, process))
+def fail(error):
+    raise error
+try:
+    print(eval(act))
+except UserError as error:
+    print("UserError:", error)
+    agree.leave()
+"""
+
+
+def said(act):
+    """What two processes have printed after `act`, or the last line of their complaints."""
+    return [end.out.strip() or end.err.strip().splitlines()[-1] for end in two_of(PROGRAM, act)]
+
+
+def test_each_keeps_what_it_made_though_it_is_no_json():
+    assert said("agree.everywhere(lambda: {process})") == ["{0}", "{1}"]
+
+
+def test_a_mistake_of_one_is_told_alike_by_all():
+    first, second = said("agree.everywhere(lambda: process and fail(UserError('no shard')))")
+    assert first == second
+    assert first.startswith("UserError: no shard (process 1 on ")
+
+
+@pytest.mark.parametrize("together", ["everywhere", "once_per_host"])
+def test_any_failure_of_one_ends_all_and_is_raised_as_it_is_where_it_happened(together):
+    first, second = said(f"agree.{together}(lambda: process and fail(KeyError('loose cable')))")
+    assert first.startswith("RuntimeError: process 1 on ")
+    assert first.endswith(" has failed: KeyError: 'loose cable'")
+    assert second == "KeyError: 'loose cable'"
+
+
+def test_a_failure_of_the_first_reaches_those_who_only_wait():
+    first, second = said("agree.on_first(lambda: fail(OSError(28, 'No space left on device')))")
+    assert first == "OSError: [Errno 28] No space left on device"
+    assert second.endswith(" has failed: OSError: [Errno 28] No space left on device")

@@ -1,0 +1,146 @@
+import dataclasses
+
+import pytest
+
+from podium.errors import UserError
+from podium.recipe import schema as recipe
+
+SMALL = {
+    "epochs": 2, "batch_global": 64, "model": {"norm_span": 16, "name": "resnet8"},
+    "optimizer": {"name": "sgd", "learning_rate": 0.1}, "schedule": {"decay": "cosine", "warmup_epochs": 1},
+}  # fmt: skip
+
+
+def test_every_shipped_recipe_loads_and_survives_a_round_trip():
+    assert {"demo", "cifar10", "resnet50-256", "resnet50-32k", "resnet50-64k"} <= set(recipe.shipped())
+    for name in recipe.shipped():
+        loaded = recipe.load(name)
+        assert loaded.name == name
+        assert recipe.from_dict(recipe.to_dict(loaded)) == loaded
+
+
+def test_the_papers_recipe_has_the_papers_numbers():
+    r = recipe.load("resnet50-32k")
+    assert isinstance(r.optimizer, recipe.Lars)
+    assert (r.batch_global, r.optimizer.learning_rate, r.schedule.warmup_epochs, r.epochs) == (
+        32768,
+        34.0,
+        12.0,
+        90.0,
+    )
+    assert (r.optimizer.weight_decay, r.optimizer.momentum, r.label_smoothing, r.model.norm_span) == (
+        1e-4,
+        0.9,
+        0.1,
+        128,
+    )
+
+
+def test_recipes_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipe.from_dict(SMALL).epochs = 3
+
+
+@pytest.mark.parametrize(
+    ("override", "value"),
+    [
+        ("epochs=7", ("epochs", 7.0)),
+        ("torus=2x4", ("torus", "2x4")),
+        ("name = a b", ("name", "a b")),
+        ("seed=3", ("seed", 3)),
+    ],
+)
+def test_set_changes_a_value(override, value):
+    assert getattr(recipe.load("demo", [override]), value[0]) == value[1]
+
+
+def test_set_reaches_into_sections():
+    r = recipe.load("demo", ["optimizer.learning_rate=3", "data.flip=false", "data.mean=[0.1, 0.2, 0.3]"])
+    assert (r.optimizer.learning_rate, r.data.flip, r.data.mean) == (3.0, False, (0.1, 0.2, 0.3))
+
+
+@pytest.mark.parametrize("name", recipe.shipped())
+@pytest.mark.parametrize(
+    "override", ["schedule.decay=cosine", "schedule.decay=polynomial", "optimizer.name=sgd", "optimizer.name=lars"]
+)
+def test_set_takes_another_optimizer_or_schedule_in_place_of_any(name, override):
+    section, _, tag_and_value = override.partition(".")
+    tag, _, value = tag_and_value.partition("=")
+    before, after = (getattr(recipe.load(name, changes), section) for changes in ([], [override]))
+    assert getattr(after, tag) == value
+    shared = {f.name for f in dataclasses.fields(before)} & {f.name for f in dataclasses.fields(after)} - {tag}
+    assert all(getattr(before, field) == getattr(after, field) for field in shared)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("epochs=20", r"at_epochs=\[30\.0, 60\.0, 80\.0\] must ascend, .* below epochs=20; set schedule"),
+        ("schedule.at_epochs=[60, 30]", "must ascend"),
+        ("schedule.at_epochs=[30, 90]", "must ascend"),
+        ("schedule.warmup_epochs=40", r"from schedule\.warmup_epochs=40"),
+        ("schedule.factor=-1", r"schedule\.factor=-1\.0 must be greater than 0"),
+        ("schedule.power=2", r"schedule\.power does nothing with schedule\.decay='steps'; leave it out"),
+        ("optimizer.trust=1", r"optimizer\.trust does nothing with optimizer\.name='sgd'"),
+    ],
+)
+def test_steps_that_the_run_never_takes_are_refused(override, message):
+    with pytest.raises(UserError, match=message):
+        recipe.load("resnet50-256", [override])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("epoch=3", r"unknown key epoch \(did you mean epochs\?\)"),
+        ("image_size=64", r"did you mean data\.image_size"),
+        ("model.norm_spam=64", r"did you mean model\.norm_span"),
+        ("epochs=many", r"epochs='many' must be a number, not text"),
+        ("batch_global=64.5", r"batch_global=64\.5 must be a whole number"),
+        ("batch_global=true", r"batch_global=True must be a whole number"),
+        ("epochs=nan", r"finite"),
+        ("max_lost_steps=1", r"max_lost_steps=1 cannot be kept with steps_per_dispatch=\d+; use \d+ or more"),
+        ("epochs=0", r"epochs=0\.0 must be greater than 0"),
+        ("data.crop=round", r"not one of resized, shifted, centre"),
+        ("optimizer.name=[1]", r"optimizer\.name=\[1\] must be one of sgd, lars"),
+        ('optimizer={name = "lars", learning_rate = 1, trust = -1}', r"optimizer\.trust=-1\.0 must be greater than 0"),
+        ("data.max_broken_share=-1", r"max_broken_share=-1\.0 must not be negative"),
+        ("optimizer.name=adam", r"optimizer\.name='adam' must be one of sgd, lars"),
+        ("schedule.warmup_epochs=16", r"warmup_epochs=16 must be below epochs"),
+        ("torus=2by4", r"not ROWSxCOLS"),
+        ("torus=3x3", r"not divisible by 9 chips \(3x3\); use 63 or 72"),
+        ("model.norm_span=48", r"not divisible by model\.norm_span=48"),
+        ("data.mean=[1]", r"three numbers"),
+        ("model=3", r"must be a section"),
+        ("seed", r"not key=value"),
+    ],
+)
+def test_a_bad_value_ends_in_one_clear_line(override, message):
+    with pytest.raises(UserError, match=message) as caught:
+        recipe.load("demo", [override])
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_keys_and_files_are_named(tmp_path):
+    with pytest.raises(UserError, match="lacks batch_global"):
+        recipe.from_dict({"epochs": 1})
+    with pytest.raises(UserError, match=r"there is no recipe 'dmo' \(did you mean demo\?\)"):
+        recipe.load("dmo")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("epochs = = 3")
+    with pytest.raises(UserError, match=r"not valid TOML.*line 1"):
+        recipe.load(str(broken))
+    with pytest.raises(UserError, match="cannot be read"):
+        recipe.load(str(tmp_path / "absent.toml"))
+
+
+def test_for_data_fills_in_the_numbers_and_refuses_other_classes():
+    r = recipe.from_dict(SMALL).for_data(10, 640, 100)
+    assert (r.model.classes, r.train_steps) == (10, 20)
+    with pytest.raises(UserError, match=r"model\.classes=10 and the data has 3 classes"):
+        r.for_data(3, 640, 100)
+
+
+def test_training_is_a_whole_number_of_dispatches():
+    r = recipe.from_dict({**SMALL, "steps_per_dispatch": 3}).for_data(10, 640, 100)
+    assert r.train_steps == 21

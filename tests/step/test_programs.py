@@ -1,0 +1,258 @@
+"""The step: the same losses on any number of chips, no recompilation, exact evaluation counts, donated state."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from podium import mesh as topology
+from podium import models
+from podium.errors import UserError
+from podium.recipe import schema as recipe
+from podium.recipe.schema import Data
+from podium.step.programs import _hits, build_step, cross_entropy, normalise_pixels
+from podium.step.update import is_sharded
+
+BATCH, SIZE, CLASSES = 32, 16, 5
+
+
+def small_recipe(**changes):
+    table = {
+        "epochs": 4, "batch_global": BATCH, "label_smoothing": 0.1, "steps_per_dispatch": 2,
+        "data": {"image_size": SIZE, "train_images": 320, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]},
+        "model": {"name": "resnet8", "stem": "conv3", "classes": CLASSES, "norm_span": 8},
+        "optimizer": {"name": "lars", "learning_rate": 2.0, "trust": 0.02},
+        "schedule": {"decay": "polynomial", "warmup_epochs": 0.2},
+    }  # fmt: skip
+    return recipe.from_dict({**table, **changes})
+
+
+def tiny_network(r):
+    """A network that compiles in a second, of the same parts: convolution, distributed norm, classifier."""
+    norm = models.build_norm(r.model)
+
+    class Tiny(nnx.Module):
+        def __init__(self, rngs):
+            self.conv = nnx.Conv(3, 8, (3, 3), 2, use_bias=False, rngs=rngs)
+            self.norm = norm(8, rngs=rngs)
+            self.classifier = nnx.Linear(8, CLASSES, rngs=rngs)
+
+        def __call__(self, x):
+            return self.classifier(nnx.relu(self.norm(self.conv(x))).mean((1, 2)))
+
+    return Tiny
+
+
+def programs(r, rows, cols, own=True, lanes=1):
+    shape = topology.Shape(rows, cols, lanes)
+    mesh = topology.lay_out(shape, BATCH, r.model.norm_span).mesh(jax.devices()[: shape.chips])
+    return build_step(r, mesh, tiny_network(r) if own else None)
+
+
+def batches(step, count=2, steps=2, colour=False):
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        batch = {
+            "image": rng.integers(0, 256, (steps, BATCH, SIZE, SIZE, 3), dtype=np.uint8),
+            "label": rng.integers(0, CLASSES, (steps, BATCH), dtype=np.int32),
+        }
+        if colour:
+            batch["colour"] = rng.uniform(0.6, 1.4, (steps, BATCH, 3)).astype(np.float32)
+        yield jax.device_put(batch, step.train_batches)
+
+
+def run(r, rows, cols, own=True, lanes=1):
+    step = programs(r, rows, cols, own, lanes)
+    state, losses = step.init(), []
+    for batch in batches(step):
+        state, metrics = step.train(state, batch)
+        losses.append(np.asarray(metrics["loss"]))
+    assert step.train._cache_size() == 1, "a second call must not recompile"
+    return np.concatenate(losses), jax.device_get(step.portable(state))
+
+
+@pytest.fixture(scope="module")
+def on_one_chip():
+    return run(small_recipe(), 1, 1)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(1, 2), (2, 2), (2, 4)])
+def test_the_same_losses_and_weights_on_any_number_of_chips(on_one_chip, rows, cols):
+    losses, state = run(small_recipe(), rows, cols)
+    np.testing.assert_allclose(losses, on_one_chip[0], rtol=2e-5)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(on_one_chip[1]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("reduce", "weight_update", "lanes"),
+    [
+        ("xla", "sharded", 2),
+        ("ring", "replicated", 1),
+        ("ring", "sharded", 1),
+        ("torus", "replicated", 2),
+        ("torus", "sharded", 2),
+    ],
+)
+def test_every_way_to_sum_and_update_gives_the_same_losses(on_one_chip, reduce, weight_update, lanes):
+    # Buckets of 300 bytes: a tensor of its own, several together, and the scalars among them.
+    r = small_recipe(reduce=reduce, weight_update=weight_update, bucket_mb=0.0003)
+    losses, state = run(r, 2, 2, lanes=lanes)
+    np.testing.assert_allclose(losses, on_one_chip[0], rtol=2e-5)
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(on_one_chip[1]), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+
+
+def test_sharded_momenta_are_a_share_on_each_chip():
+    step = programs(small_recipe(weight_update="sharded"), 2, 4)
+    state = step.init()
+    weights = jax.tree.leaves(state.params)
+    for momentum, weight in zip(jax.tree.leaves(state.momenta), weights, strict=True):
+        assert {shard.data.size for shard in momentum.addressable_shards} == {-(-weight.size // 8)}
+    text = step.train.lower(state, next(batches(step))).compile().as_text()
+    assert " reduce-scatter(" in text
+
+
+@pytest.mark.parametrize(
+    ("weight_update", "chips", "on_cpu", "sharded"),
+    [("auto", 8, True, True), ("auto", 4, True, False), ("auto", 2048, False, False),
+     ("sharded", 4, False, True), ("sharded", 1, True, False), ("replicated", 16, True, False)],
+)  # fmt: skip
+def test_the_update_is_sharded_where_that_is_asked_for_or_known_to_be_faster(weight_update, chips, on_cpu, sharded):
+    assert is_sharded(small_recipe(weight_update=weight_update), chips, on_cpu) is sharded
+
+
+@pytest.mark.parametrize("optimizer", [{"name": "sgd", "learning_rate": 0.1}, {"name": "lars", "learning_rate": 2.0}])
+def test_a_portable_state_moves_between_chips_and_ways_to_update(optimizer):
+    def after_two_dispatches(*places):
+        """Losses of a run whose dispatches each run at another place, from the portable state of the one before."""
+        losses, portable = [], None
+        for k, (weight_update, rows, cols) in enumerate(places):
+            step = programs(small_recipe(weight_update=weight_update, optimizer=optimizer), rows, cols)
+            state = step.init() if portable is None else step.resumed(jax.device_put(portable, step.everywhere))
+            state, metrics = step.train(state, list(batches(step))[k])
+            losses.append(np.asarray(metrics["loss"]))
+            portable = jax.device_get(step.portable(state))
+        return np.concatenate(losses)
+
+    stayed = after_two_dispatches(("replicated", 1, 2), ("replicated", 1, 2))
+    for places in [(("sharded", 2, 4), ("sharded", 1, 4)), (("replicated", 2, 2), ("sharded", 2, 4))]:
+        np.testing.assert_allclose(after_two_dispatches(*places), stayed, rtol=2e-5)
+
+
+def test_a_resnet_has_the_same_losses_on_one_chip_and_on_four():
+    r = small_recipe(steps_per_dispatch=1)
+    losses = []
+    for rows, cols in ((1, 1), (2, 2)):
+        step = programs(r, rows, cols, own=False)
+        _, metrics = step.train(step.init(), next(batches(step, steps=1)))
+        losses.append(np.asarray(metrics["loss"]))
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_several_steps_per_dispatch_are_the_same_steps(on_one_chip):
+    step = programs(small_recipe(), 1, 1)
+    state, losses = step.init(), []
+    for batch in batches(step):
+        for i in range(2):
+            state, metrics = step.train(state, jax.tree.map(lambda b, i=i: b[i : i + 1], batch))
+            losses.append(float(metrics["loss"][0]))
+    np.testing.assert_allclose(losses, on_one_chip[0], rtol=1e-6)
+
+
+def test_a_state_is_donated_and_repeats_are_bit_identical():
+    step = programs(small_recipe(), 2, 2)
+    first = step.init()
+    batch = next(batches(step))
+    after, _ = step.train(first, batch)
+    assert jax.tree.leaves(first.params)[0].is_deleted()
+    again, _ = step.train(step.init(), batch)
+    for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(again), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_colours_change_what_the_network_sees():
+    step = programs(small_recipe(), 1, 2)
+    plain, coloured = (next(batches(step, colour=c)) for c in (False, True))
+    losses = [float(step.train(step.init(), batch)[1]["loss"][0]) for batch in (plain, coloured)]
+    assert losses[0] != losses[1]
+
+
+def test_evaluation_counts_every_image_once_and_masks_padding():
+    step = programs(small_recipe(), 2, 4)
+    state, rng = step.init(), np.random.default_rng(1)
+    image = rng.integers(0, 256, (BATCH, SIZE, SIZE, 3), dtype=np.uint8)
+    label = rng.integers(0, CLASSES, BATCH).astype(np.int32)
+    label[27:] = -1
+    totals = step.evaluate(
+        state, step.zero_totals(), jax.device_put({"image": image, "label": label}, step.eval_batches)
+    )
+    counted = jax.device_get(totals)
+    assert counted["images"] == 27
+    best = np.argsort(-np.asarray(step.predict(state, image)), axis=1)
+    assert counted["top1"] == (best[:27, 0] == label[:27]).sum()
+    assert counted["top5"] == 27  # there are five classes
+    assert counted["loss"] > 0
+
+
+def test_bf16_convolutions_keep_fp32_everything_else():
+    r = small_recipe(precision="bf16", steps_per_dispatch=1)
+    step = programs(r, 1, 2, own=False)
+    text = step.train.lower(step.init(), next(batches(step, steps=1))).as_text()
+    convolutions = [line for line in text.splitlines() if "stablehlo.convolution" in line]
+    assert convolutions
+    assert all("bf16" in line.split("->")[-1] for line in convolutions)
+    sums = [line for line in text.splitlines() if "stablehlo.all_reduce" in line or "all_gather" in line]
+    assert all(leaf.dtype in (jnp.float32, jnp.int32) for leaf in jax.tree.leaves(step.init()))
+    assert sums
+    assert not any("bf16" in line for line in sums)
+
+
+def test_fp32_is_multiplied_as_fp32_where_the_device_would_round(monkeypatch):
+    def products(precision, on_cpu):
+        monkeypatch.setattr(topology, "is_cpu", lambda _: on_cpu)
+        step = programs(small_recipe(precision=precision), 1, 1, own=False)
+        text = step.train.lower(step.init(), next(batches(step, steps=1))).as_text()
+        lines = [line for line in text.splitlines() if re.search(r"stablehlo\.(convolution|dot_general)", line)]
+        return ["HIGHEST" in line for line in lines if "tensor<f32>" not in line]  # which are LARS's norms
+
+    assert all(products("fp32", on_cpu=False))
+    assert not any(products("fp32", on_cpu=True) + products("bf16", on_cpu=False))
+
+
+def test_cross_entropy_with_smoothing_against_numpy():
+    logits, label = np.random.default_rng(0).standard_normal((4, CLASSES)).astype(np.float32), np.array([0, 1, 4, 2])
+    target = 0.9 * np.eye(CLASSES)[label] + 0.1 / CLASSES
+    log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    np.testing.assert_allclose(cross_entropy(logits, label, 0.1), -(target * log_p).sum(1), rtol=1e-5)
+
+
+def test_colour_factors_of_one_change_nothing():
+    image = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), dtype=np.uint8)
+    plain = normalise_pixels(image, Data())
+    np.testing.assert_allclose(normalise_pixels(image, Data(), jnp.ones((3, 3))), plain, atol=1e-5)
+    np.testing.assert_allclose(plain, (image / 255 - np.array(Data().mean)) / np.array(Data().std), atol=1e-5)
+
+
+def test_a_tie_and_a_network_that_says_nothing_are_not_right():
+    logits = jnp.array([[3.0, 2.0, 1.0], [2.0, 2.0, 1.0], [0.0, 0.0, 0.0], [jnp.nan, jnp.nan, jnp.nan]])
+    label = jnp.zeros(4, jnp.int32)
+    assert _hits(logits, label, 1).tolist() == [True, False, False, False]
+    assert _hits(logits, label, 2).tolist() == [True, True, False, False]
+
+
+def test_a_network_with_state_that_no_step_carries_is_refused():
+    class Dropping(nnx.Module):
+        def __init__(self, rngs):
+            self.dropout = nnx.Dropout(0.5, rngs=rngs)
+            self.classifier = nnx.Linear(3, CLASSES, rngs=rngs)
+
+        def __call__(self, x):
+            return self.classifier(self.dropout(x).mean((1, 2)))
+
+    mesh = topology.lay_out(topology.Shape(1, 1), BATCH, 8).mesh(jax.devices()[:1])
+    with pytest.raises(UserError, match=r"the network holds Rng.*carries only nnx.Param and nnx.BatchStat"):
+        build_step(small_recipe(), mesh, Dropping)

@@ -1,0 +1,35 @@
+"""How `reduce = auto` is settled, remembered, and told of where it cannot be written down."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+from tests.support.small_runs import small_recipe
+
+from podium import mesh as topology
+from podium.errors import UserError
+from podium.train.reduction_choice import settle
+
+PARAMS = {"kernel": jax.ShapeDtypeStruct((3, 4), jnp.float32)}
+
+
+@pytest.fixture
+def mesh():
+    shape, devices = topology.find_devices("2x2")
+    return topology.lay_out(shape, 16, 8).mesh(devices)
+
+
+def test_a_choice_is_kept_for_the_same_chips_and_made_anew_on_others(mesh, tmp_path):
+    assert settle(small_recipe(), mesh, PARAMS, tmp_path).reduce == "xla"  # one process: there are no sockets to time
+    written = json.loads((tmp_path / "reduction.json").read_text())
+    (tmp_path / "reduction.json").write_text(json.dumps({**written, "reduce": "ring"}))
+    assert settle(small_recipe(), mesh, PARAMS, tmp_path).reduce == "ring"
+    assert settle(small_recipe(bucket_mb=1.0), mesh, PARAMS, tmp_path).reduce == "xla"
+    assert settle(small_recipe(reduce="torus"), mesh, PARAMS, tmp_path).reduce == "torus"
+
+
+def test_a_choice_that_cannot_be_written_is_told_in_one_line(mesh, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"reduction\.json could not be written: Not a directory; make room or"):
+        settle(small_recipe(), mesh, PARAMS, tmp_path / "file")
