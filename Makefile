@@ -13,7 +13,7 @@ install: $(STAMP)
 # An editable install knows the modules that were there when it was made, so a new file (a newer folder) makes it anew.
 FOLDERS := $(shell find src -type d ! -name __pycache__)
 
-$(STAMP): pyproject.toml CMakeLists.txt $(wildcard native/*.cpp native/*.h) $(FOLDERS)
+$(STAMP): pyproject.toml CMakeLists.txt $(wildcard native/*/*.cpp native/*/*.h) $(FOLDERS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Podium needs Python 3.11 or newer; set PYTHON=")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
@@ -48,8 +48,8 @@ FUZZ_FILES ?=
 fuzz: install
 	mkdir -p build/fuzz
 	$(CXX) -std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
-	  native/*.cpp -ljpeg -pthread -o build/fuzz/fuzz
-	$(VENV)/bin/python native/fuzz_seeds.py build/fuzz/seeds
+	  -Inative/decode native/decode/*.cpp native/fuzz/*.cpp -ljpeg -pthread -o build/fuzz/fuzz
+	$(VENV)/bin/python native/fuzz/fuzz_seeds.py build/fuzz/seeds
 	build/fuzz/fuzz 0 $(FUZZ_MUTANTS) 1 build/fuzz/seeds/* $(FUZZ_FILES)
 
 clean:

@@ -90,7 +90,7 @@ def pillow_reference(image: bytes, box: tuple[int, int, int, int], flip: bool, s
 
 
 def numpy_resize(pixels: Pixels, size: int) -> Pixels:
-    """The slow twin of native/resize.cpp, to the bit (below 512 taps, where nothing saturates)."""
+    """The slow twin of native/decode/resize.cpp, to the bit (below 512 taps, where nothing saturates)."""
 
     def weights(in_size: int) -> NDArray[np.int64]:
         scale = in_size / size
@@ -435,7 +435,7 @@ def test_the_native_library_is_there_where_it_can_be_built() -> None:
 
 
 def test_statuses_are_those_of_the_header() -> None:
-    header = (Path(__file__).parents[3] / "native" / "podium_native.h").read_text()
+    header = (Path(__file__).parents[3] / "native" / "decode" / "podium_native.h").read_text()
     for status in Status:
         assert f"PODIUM_{status.name} = {status.value}," in header
         if not native.missing:

@@ -27,14 +27,16 @@ if can_build():
     @pytest.fixture(scope="module")
     def fuzz(tmp_path_factory: pytest.TempPathFactory) -> Path:
         program = tmp_path_factory.mktemp("fuzz") / "fuzz"
-        sources = sorted(map(str, NATIVE.glob("*.cpp")))
-        subprocess.run(["g++", *FLAGS, *sources, "-ljpeg", "-pthread", "-o", str(program)], check=True)
+        decoder = NATIVE / "decode"
+        sources = sorted(map(str, [*decoder.glob("*.cpp"), *(NATIVE / "fuzz").glob("*.cpp")]))
+        build = ["g++", *FLAGS, f"-I{decoder}", *sources, "-ljpeg", "-pthread", "-o", str(program)]
+        subprocess.run(build, check=True)
         return program
 
     @pytest.fixture(scope="module")
     def seeds(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         directory = tmp_path_factory.mktemp("seeds")
-        subprocess.run([sys.executable, NATIVE / "fuzz_seeds.py", directory], check=True)
+        subprocess.run([sys.executable, NATIVE / "fuzz" / "fuzz_seeds.py", directory], check=True)
         return sorted(map(str, directory.iterdir()))
 
     def test_mutants_break_no_promise(fuzz: Path, seeds: list[str]) -> None:

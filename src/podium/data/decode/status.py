@@ -1,5 +1,5 @@
 """What can become of an image: the statuses that both decoders, native and Pillow, give, and the limits they
-share. It mirrors `native/podium_native.h`, and the tests hold the two together.
+share. It mirrors `native/decode/podium_native.h`, and the tests hold the two together.
 """
 
 from enum import IntEnum

@@ -1,5 +1,5 @@
 """Writes the JPEG files that `fuzz.cpp` mutates: one small picture in every kind of file the decoder accepts.
-Usage: `python native/fuzz_seeds.py DIRECTORY`. Deterministic, so a mutant is named by its number alone.
+Usage: `python native/fuzz/fuzz_seeds.py DIRECTORY`. Deterministic, so a mutant is named by its number alone.
 """
 
 import sys
