@@ -11,11 +11,11 @@ from podium.data.dataset.shards import ImageSet
 from podium.data.input.loader import TrainLoader
 from podium.errors import UserError
 from podium.preview import as_seen, preview
-from podium.recipe import schema as recipe
+from podium.recipe.reading import from_dict
 
 
 def small_recipe(batch_global=16, **data):
-    return recipe.from_dict({
+    return from_dict({
         "epochs": 2, "batch_global": batch_global, "seed": 3, "steps_per_dispatch": 2,
         "data": {"image_size": 40, "threads": 2, **data},
         "model": {"norm_span": 1, "name": "resnet8", "stem": "conv3"},

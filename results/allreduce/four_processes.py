@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from podium.bench import timing
-from podium.recipe import schema as recipes
+from podium.recipe.reading import load_recipe
 
 STEPS_TOLD = (1, 5, 10, 20, 39)
 EPOCHS = 0.1
-RECIPE = recipes.load("cifar10")
+RECIPE = load_recipe("cifar10")
 # A tenth of an epoch lies within the warm-up: a run of that length that warms up to the rate which the recipe has by
 # then takes the recipe's own first steps.
 WARMUP_EPOCHS = 0.999 * EPOCHS  # a warm-up must end before the run

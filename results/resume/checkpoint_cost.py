@@ -13,7 +13,7 @@ from rich.console import Console
 
 from podium.data.prepare.locate import locate
 from podium.host import compile_cache
-from podium.recipe import schema as recipe
+from podium.recipe.reading import load_recipe
 from podium.report import events
 from podium.train import loop
 
@@ -30,10 +30,10 @@ class Clock(events.Listener):
 
 if __name__ == "__main__":
     compile_cache.enable()
-    demo = recipe.load("demo").for_data(10, 4000, 1000)
+    demo = load_recipe("demo").for_data(10, 4000, 1000)
     demo_saves = len(loop.evaluation_steps(demo).union(loop.checkpoint_steps(demo)))
     loop.checkpoint_steps = lambda r: range(2 * WINDOW_STEPS + 3, r.train_steps, 2 * WINDOW_STEPS)
-    chosen = recipe.load("demo", [f"log_every_steps={WINDOW_STEPS}", "evaluate_every_epochs=100"])
+    chosen = load_recipe("demo", [f"log_every_steps={WINDOW_STEPS}", "evaluate_every_epochs=100"])
     clock = Clock()
     summary = loop.train_recipe(chosen, locate(None, Console(stderr=True)), sys.argv[1], listener=clock)
     seconds = [b - a for a, b in zip(clock.times, clock.times[1:], strict=False)]

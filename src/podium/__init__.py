@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from podium.data.dataset.shards import ImageSet
     from podium.data.prepare import prepare
     from podium.errors import UserError
-    from podium.mesh import Torus
     from podium.models import DistributedBatchNorm, ResNet, build_norm
+    from podium.recipe.reading import load_recipe as load_recipe
     from podium.recipe.schema import Recipe
-    from podium.recipe.schema import load as load_recipe
+    from podium.recipe.torus import Torus
     from podium.step.programs import build_step
     from podium.train.loop import train_recipe
     from podium.train.trained_model import open_run
@@ -40,11 +40,11 @@ _HOME = {
     "ImageSet": "podium.data.dataset.shards",
     "Recipe": "podium.recipe.schema",
     "ResNet": "podium.models",
-    "Torus": "podium.mesh",
+    "Torus": "podium.recipe.torus",
     "UserError": "podium.errors",
     "build_norm": "podium.models",
     "build_step": "podium.step.programs",
-    "load_recipe": "podium.recipe.schema",
+    "load_recipe": "podium.recipe.reading",
     "open_run": "podium.train.trained_model",
     "prepare": "podium.data.prepare",
     "train_recipe": "podium.train.loop",
@@ -54,4 +54,4 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"podium has no public name {name!r}")
-    return getattr(import_module(_HOME[name]), "load" if name == "load_recipe" else name)
+    return getattr(import_module(_HOME[name]), name)

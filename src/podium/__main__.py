@@ -6,15 +6,16 @@ kept for all of them only here (`host.malloc`; a training step of recipe `cifar1
 
 import sys
 
-from podium.host import malloc
+from podium.host.accelerators import accelerator_files
+from podium.host.malloc import keep
 
 _COMPUTING = (["train"], ["eval"], ["bench", "step"], ["bench", "update"])
 
 
 def main() -> None:
     given = sys.argv[1:]
-    if any(given[: len(command)] == command for command in _COMPUTING) and not malloc.accelerator_files():
-        malloc.keep()
+    if any(given[: len(command)] == command for command in _COMPUTING) and not accelerator_files():
+        keep()
 
     from podium.cli.commands import main as command_line
 

@@ -14,7 +14,7 @@ from podium.data.dataset.shards import ImageSet
 from podium.data.input.loader import TrainLoader
 from podium.errors import UserError
 from podium.recipe.schema import Data, Recipe
-from podium.step.programs import normalise_pixels
+from podium.step.pixels import normalise_pixels
 
 _IMAGES = 64
 _COLUMNS = 8

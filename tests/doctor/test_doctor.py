@@ -10,7 +10,7 @@ from tests.support.processes import RECIPE, ended, podium, together
 from podium.doctor import observe
 from podium.doctor.judge import Finding, judge_hosts, judge_work, worst
 from podium.doctor.observe import Host, Work
-from podium.recipe import schema as recipes
+from podium.recipe.reading import load_recipe
 
 HOST = Host(
     host="node0", versions={"podium": "0.1.0", "jax": "0.10.2"}, recipe="r", data="d", data_problem="",
@@ -116,7 +116,7 @@ def test_processes_of_one_host_share_its_memory():
 
 def test_a_containers_limit_counts_as_the_hosts_memory(monkeypatch, tmp_path):
     monkeypatch.setattr(observe, "free_memory_bytes", lambda: 2**30)
-    assert observe.observe_host(recipes.load("demo"), None, tmp_path).memory_free_bytes == 2**30
+    assert observe.observe_host(load_recipe("demo"), None, tmp_path).memory_free_bytes == 2**30
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from podium.host import malloc
+from podium.host.accelerators import accelerator_files
 
 # Three times 256 MB from malloc, touched and freed, and the page faults of each; other threads' memory too.
 PROGRAM = """
 import json, resource, threading
 import numpy as np
 from podium.host import malloc
-kept = malloc.keep()
+kept = keep()
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     np.empty(1 << 28, np.uint8)[::4096] = 1
@@ -61,5 +61,5 @@ libc.fclose(out)
 def test_a_command_that_computes_has_one_heap_whatever_threads_its_libraries_start(command, computes):
     mistaken = [sys.executable, "-c", COMMAND, command, "--recipe", "no-such-recipe"]
     told = subprocess.run(mistaken, capture_output=True, text=True, check=True).stdout
-    keeps = computes and platform.libc_ver()[0] == "glibc" and not malloc.accelerator_files()
+    keeps = computes and platform.libc_ver()[0] == "glibc" and not accelerator_files()
     assert (told.count("<heap nr=") == 1) == keeps

@@ -10,8 +10,9 @@ from flax import nnx
 from jax.sharding import PartitionSpec as P
 
 from podium.errors import UserError
-from podium.mesh import AXES, Shape, lay_out
+from podium.mesh import AXES, build_mesh
 from podium.models import DistributedBatchNorm
+from podium.recipe.torus import Shape, lay_out
 
 BATCH, CHANNELS = 32, 3
 SPANS = [1, 2, 4, 8, 16, 32]  # a quarter of a chip's batch (4) to the whole torus (2×4 chips)
@@ -26,7 +27,7 @@ def examples(mean=0.5, std=2.0, seed=0):
 
 def run(x, dy, span, rows, cols, mask=None, mean_over_chips=True):
     """(y, dx, dscale, dbias, moving mean, moving var) of one training call on rows × cols chips."""
-    mesh = lay_out(Shape(rows, cols), BATCH, span).mesh(jax.devices()[: rows * cols])
+    mesh = build_mesh(lay_out(Shape(rows, cols), BATCH, span), jax.devices()[: rows * cols])
     norm = DistributedBatchNorm(CHANNELS, span=span, rngs=nnx.Rngs(0))
     norm.scale[...] = jnp.array([1.0, -2.0, 0.5])
     norm.bias[...] = jnp.array([0.0, 1.0, -3.0])
@@ -143,7 +144,7 @@ def _training(layer):
 
 def test_one_collective_forward_and_one_backward():
     span, (x, dy) = 16, examples()
-    mesh = lay_out(Shape(2, 4), BATCH, span).mesh(jax.devices()[:8])
+    mesh = build_mesh(lay_out(Shape(2, 4), BATCH, span), jax.devices()[:8])
     graph, state = nnx.split(DistributedBatchNorm(CHANNELS, span=span, rngs=nnx.Rngs(0)))
 
     def dx(x, dy):

@@ -9,11 +9,11 @@ from flax import nnx
 from podium.errors import UserError
 from podium.models import build_model, check
 from podium.models.pooled import halve, patch_filters
-from podium.recipe import schema as recipe
+from podium.recipe.schema import Model
 
 
 def build(name="resnet7-narrow", stem="patches", classes=10, dtype=jnp.float32):
-    return build_model(recipe.Model(norm_span=2, name=name, stem=stem), classes, dtype, nnx.Rngs(0))
+    return build_model(Model(norm_span=2, name=name, stem=stem), classes, dtype, nnx.Rngs(0))
 
 
 def test_patches_are_taken_apart_without_loss():
@@ -54,9 +54,9 @@ def test_logits_are_fp32_and_the_first_layer_learns_only_its_bias(name):
 )
 def test_a_stem_of_the_other_family_is_refused(name, stem, use):
     with pytest.raises(UserError, match=rf"model\.stem='{stem}' does not fit model\.name='{name}'; {use}"):
-        check(recipe.Model(norm_span=2, name=name, stem=stem), 32)
+        check(Model(norm_span=2, name=name, stem=stem), 32)
 
 
 def test_a_scale_that_no_block_has_is_refused():
     with pytest.raises(UserError, match=r"model\.last_scale=1 does nothing with model\.name='resnet7'; leave it out"):
-        check(recipe.Model(norm_span=2, name="resnet7", stem="patches", last_scale=1.0), 32)
+        check(Model(norm_span=2, name="resnet7", stem="patches", last_scale=1.0), 32)

@@ -7,11 +7,11 @@ from flax import nnx
 from podium.errors import UserError
 from podium.models import build_model, check
 from podium.models.resnet import space_to_depth
-from podium.recipe import schema as recipe
+from podium.recipe.schema import Model
 
 
 def model_settings(name, stem="conv7", span=2):
-    return recipe.Model(norm_span=span, name=name, stem=stem)
+    return Model(norm_span=span, name=name, stem=stem)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_folded_stem_is_a_six_by_six_convolution_of_stride_two():
 
 
 def test_blocks_start_with_the_recipes_last_scale():
-    settings = recipe.Model(norm_span=2, name="resnet8", stem="conv3", last_scale=0.5)
+    settings = Model(norm_span=2, name="resnet8", stem="conv3", last_scale=0.5)
     model = build_model(settings, 10, jnp.float32, nnx.Rngs(0))
     for block in model.blocks:
         assert [float(norm.scale[...].mean()) for norm in block.norms] == [1.0, 0.5]

@@ -5,19 +5,20 @@ import numpy as np
 import pytest
 
 from podium import optim
-from podium.recipe import schema as recipe
+from podium.recipe.reading import from_dict, load_recipe, to_dict
+from podium.recipe.schema import Lars, Sgd
 
 RULES = {
-    "sgd": recipe.Sgd("sgd", 0.1, momentum=0.9, nesterov=False, weight_decay=0.01),
-    "nesterov": recipe.Sgd("sgd", 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
-    "lars-tf": recipe.Lars("lars", 0.1, variant="tf", momentum=0.9, weight_decay=0.01, trust=0.1),
-    "lars-scaled": recipe.Lars("lars", 0.1, variant="scaled_momentum", momentum=0.9, weight_decay=0.01, trust=0.1),
+    "sgd": Sgd("sgd", 0.1, momentum=0.9, nesterov=False, weight_decay=0.01),
+    "nesterov": Sgd("sgd", 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "lars-tf": Lars("lars", 0.1, variant="tf", momentum=0.9, weight_decay=0.01, trust=0.1),
+    "lars-scaled": Lars("lars", 0.1, variant="scaled_momentum", momentum=0.9, weight_decay=0.01, trust=0.1),
 }
 
 
 def in_numpy(settings, w, m, g, rate, adapted):
     decay = settings.weight_decay if adapted else 0.0
-    if isinstance(settings, recipe.Sgd):
+    if isinstance(settings, Sgd):
         g = g + decay * w
         m = settings.momentum * m + g
         return w - rate * (g + settings.momentum * m if settings.nesterov else m), m
@@ -82,10 +83,10 @@ def test_batch_norm_and_biases_are_neither_decayed_nor_scaled():
 
 
 def schedule(**section):
-    r = recipe.load("demo", ["epochs=10", "batch_global=64", "optimizer.learning_rate=0.8"])
-    table = recipe.to_dict(r)
+    r = load_recipe("demo", ["epochs=10", "batch_global=64", "optimizer.learning_rate=0.8"])
+    table = to_dict(r)
     table["schedule"] = section
-    r = recipe.from_dict(table).for_data(10, 640, 64)  # 10 steps an epoch, 100 in all
+    r = from_dict(table).for_data(10, 640, 64)  # 10 steps an epoch, 100 in all
     return optim.build_schedule(r)
 
 

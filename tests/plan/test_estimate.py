@@ -10,10 +10,10 @@ from podium.plan.hlo import Collective, Program
 from podium.plan.libtpu import Compiled
 from podium.plan.machines import CHIPS, parse_pod
 from podium.plan.plan import in_words, is_two_colour_2d, make_plan
-from podium.recipe import schema as recipes
+from podium.recipe.reading import load_recipe
 from podium.train.loop import evaluation_steps
 
-_RECIPE = recipes.load("resnet50-32k")
+_RECIPE = load_recipe("resnet50-32k")
 _POD = parse_pod("v3:32x32")
 _CONSTANTS = Constants(cycle_factor=1.0, hop_seconds=0.0)
 _TWO_COLOUR = Collective(
@@ -75,7 +75,7 @@ def test_hosts_that_cannot_keep_up_set_the_pace():
 
 @pytest.mark.parametrize("name", ["resnet50-32k", "resnet50-64k", "resnet50-256", "cifar10"])
 def test_as_many_evaluations_are_planned_as_are_run(name):
-    recipe = recipes.load(name)
+    recipe = load_recipe(name)
     assert evaluations(recipe) == len(evaluation_steps(recipe))
 
 
@@ -105,7 +105,7 @@ def test_the_count_of_resnet50_is_the_known_one(resnet50):
 
 def test_filters_that_are_not_trained_have_no_gradient_and_no_norm():
     """resnet7: fixed filters, then 48, 160 and 160 channels in pairs of convolutions, and the classifier."""
-    work = count(recipes.load("cifar10", ["model.classes=10"]), 1)
+    work = count(load_recipe("cifar10", ["model.classes=10"]), 1)
     assert work.norms == 6
     assert len(work.products) == 8 + 7 + 7  # forward; by weights; by inputs, down to the filters' bias
     sides = [(31, 24), (31, 48), (15, 48), (15, 160), (7, 160), (7, 160), (3, 160)]

@@ -6,9 +6,9 @@ from podium.plan import libtpu as compiling
 from podium.plan.estimate import Origin
 from podium.plan.machines import parse_pod
 from podium.plan.plan import make_plan
-from podium.recipe import schema as recipes
+from podium.recipe.reading import load_recipe
 
-_RECIPE = recipes.load("demo", ["batch_global=256", "model.norm_span=64", "torus=auto", "model.classes=10"])
+_RECIPE = load_recipe("demo", ["batch_global=256", "model.norm_span=64", "torus=auto", "model.classes=10"])
 _POD = parse_pod("v3:2x2")
 
 
@@ -49,7 +49,7 @@ def test_the_second_time_comes_from_the_cache(plan):
 
 def test_a_batch_that_does_not_fit_is_planned_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    huge = recipes.load("demo", ["batch_global=1048576", "model.norm_span=64", "torus=auto", "model.classes=10"])
+    huge = load_recipe("demo", ["batch_global=1048576", "model.norm_span=64", "torus=auto", "model.classes=10"])
     plan = make_plan(huge, _POD)
     assert not plan.fits
     assert plan.memory_bytes > plan.memory_limit_bytes

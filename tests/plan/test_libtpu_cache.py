@@ -9,9 +9,9 @@ from podium.plan import libtpu as compiling
 from podium.plan.hlo import Collective, Program
 from podium.plan.libtpu_worker import out_of_memory
 from podium.plan.machines import parse_pod
-from podium.recipe import schema as recipes
+from podium.recipe.reading import load_recipe
 
-_RECIPE = recipes.load("resnet50-32k")
+_RECIPE = load_recipe("resnet50-32k")
 _POD = parse_pod("v3:32x32")
 
 

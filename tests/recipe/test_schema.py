@@ -3,7 +3,8 @@ import dataclasses
 import pytest
 
 from podium.errors import UserError
-from podium.recipe import schema as recipe
+from podium.recipe.reading import from_dict, load_recipe, shipped, to_dict
+from podium.recipe.schema import Lars
 
 SMALL = {
     "epochs": 2, "batch_global": 64, "model": {"norm_span": 16, "name": "resnet8"},
@@ -12,16 +13,16 @@ SMALL = {
 
 
 def test_every_shipped_recipe_loads_and_survives_a_round_trip():
-    assert {"demo", "cifar10", "resnet50-256", "resnet50-32k", "resnet50-64k"} <= set(recipe.shipped())
-    for name in recipe.shipped():
-        loaded = recipe.load(name)
+    assert {"demo", "cifar10", "resnet50-256", "resnet50-32k", "resnet50-64k"} <= set(shipped())
+    for name in shipped():
+        loaded = load_recipe(name)
         assert loaded.name == name
-        assert recipe.from_dict(recipe.to_dict(loaded)) == loaded
+        assert from_dict(to_dict(loaded)) == loaded
 
 
 def test_the_papers_recipe_has_the_papers_numbers():
-    r = recipe.load("resnet50-32k")
-    assert isinstance(r.optimizer, recipe.Lars)
+    r = load_recipe("resnet50-32k")
+    assert isinstance(r.optimizer, Lars)
     assert (r.batch_global, r.optimizer.learning_rate, r.schedule.warmup_epochs, r.epochs) == (
         32768,
         34.0,
@@ -38,7 +39,7 @@ def test_the_papers_recipe_has_the_papers_numbers():
 
 def test_recipes_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        recipe.from_dict(SMALL).epochs = 3
+        from_dict(SMALL).epochs = 3
 
 
 @pytest.mark.parametrize(
@@ -51,22 +52,22 @@ def test_recipes_are_frozen():
     ],
 )
 def test_set_changes_a_value(override, value):
-    assert getattr(recipe.load("demo", [override]), value[0]) == value[1]
+    assert getattr(load_recipe("demo", [override]), value[0]) == value[1]
 
 
 def test_set_reaches_into_sections():
-    r = recipe.load("demo", ["optimizer.learning_rate=3", "data.flip=false", "data.mean=[0.1, 0.2, 0.3]"])
+    r = load_recipe("demo", ["optimizer.learning_rate=3", "data.flip=false", "data.mean=[0.1, 0.2, 0.3]"])
     assert (r.optimizer.learning_rate, r.data.flip, r.data.mean) == (3.0, False, (0.1, 0.2, 0.3))
 
 
-@pytest.mark.parametrize("name", recipe.shipped())
+@pytest.mark.parametrize("name", shipped())
 @pytest.mark.parametrize(
     "override", ["schedule.decay=cosine", "schedule.decay=polynomial", "optimizer.name=sgd", "optimizer.name=lars"]
 )
 def test_set_takes_another_optimizer_or_schedule_in_place_of_any(name, override):
     section, _, tag_and_value = override.partition(".")
     tag, _, value = tag_and_value.partition("=")
-    before, after = (getattr(recipe.load(name, changes), section) for changes in ([], [override]))
+    before, after = (getattr(load_recipe(name, changes), section) for changes in ([], [override]))
     assert getattr(after, tag) == value
     shared = {f.name for f in dataclasses.fields(before)} & {f.name for f in dataclasses.fields(after)} - {tag}
     assert all(getattr(before, field) == getattr(after, field) for field in shared)
@@ -86,7 +87,7 @@ def test_set_takes_another_optimizer_or_schedule_in_place_of_any(name, override)
 )
 def test_steps_that_the_run_never_takes_are_refused(override, message):
     with pytest.raises(UserError, match=message):
-        recipe.load("resnet50-256", [override])
+        load_recipe("resnet50-256", [override])
 
 
 @pytest.mark.parametrize(
@@ -117,30 +118,30 @@ def test_steps_that_the_run_never_takes_are_refused(override, message):
 )
 def test_a_bad_value_ends_in_one_clear_line(override, message):
     with pytest.raises(UserError, match=message) as caught:
-        recipe.load("demo", [override])
+        load_recipe("demo", [override])
     assert "\n" not in str(caught.value)
 
 
 def test_missing_keys_and_files_are_named(tmp_path):
     with pytest.raises(UserError, match="lacks batch_global"):
-        recipe.from_dict({"epochs": 1})
+        from_dict({"epochs": 1})
     with pytest.raises(UserError, match=r"there is no recipe 'dmo' \(did you mean demo\?\)"):
-        recipe.load("dmo")
+        load_recipe("dmo")
     broken = tmp_path / "broken.toml"
     broken.write_text("epochs = = 3")
     with pytest.raises(UserError, match=r"not valid TOML.*line 1"):
-        recipe.load(str(broken))
+        load_recipe(str(broken))
     with pytest.raises(UserError, match="cannot be read"):
-        recipe.load(str(tmp_path / "absent.toml"))
+        load_recipe(str(tmp_path / "absent.toml"))
 
 
 def test_for_data_fills_in_the_numbers_and_refuses_other_classes():
-    r = recipe.from_dict(SMALL).for_data(10, 640, 100)
+    r = from_dict(SMALL).for_data(10, 640, 100)
     assert (r.model.classes, r.train_steps) == (10, 20)
     with pytest.raises(UserError, match=r"model\.classes=10 and the data has 3 classes"):
         r.for_data(3, 640, 100)
 
 
 def test_training_is_a_whole_number_of_dispatches():
-    r = recipe.from_dict({**SMALL, "steps_per_dispatch": 3}).for_data(10, 640, 100)
+    r = from_dict({**SMALL, "steps_per_dispatch": 3}).for_data(10, 640, 100)
     assert r.train_steps == 21

@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from podium import mesh as topology
 from podium import models
 from podium.errors import UserError
-from podium.recipe import schema as recipe
+from podium.mesh import build_mesh
+from podium.recipe.reading import from_dict
 from podium.recipe.schema import Data
-from podium.step.programs import _hits, build_step, cross_entropy, normalise_pixels
+from podium.recipe.torus import Shape, lay_out
+from podium.step import programs as programs_module
+from podium.step.losses import cross_entropy, hits
+from podium.step.pixels import normalise_pixels
+from podium.step.programs import build_step
 from podium.step.update import is_sharded
 
 BATCH, SIZE, CLASSES = 32, 16, 5
@@ -27,7 +31,7 @@ def small_recipe(**changes):
         "optimizer": {"name": "lars", "learning_rate": 2.0, "trust": 0.02},
         "schedule": {"decay": "polynomial", "warmup_epochs": 0.2},
     }  # fmt: skip
-    return recipe.from_dict({**table, **changes})
+    return from_dict({**table, **changes})
 
 
 def tiny_network(r):
@@ -47,8 +51,8 @@ def tiny_network(r):
 
 
 def programs(r, rows, cols, own=True, lanes=1):
-    shape = topology.Shape(rows, cols, lanes)
-    mesh = topology.lay_out(shape, BATCH, r.model.norm_span).mesh(jax.devices()[: shape.chips])
+    shape = Shape(rows, cols, lanes)
+    mesh = build_mesh(lay_out(shape, BATCH, r.model.norm_span), jax.devices()[: shape.chips])
     return build_step(r, mesh, tiny_network(r) if own else None)
 
 
@@ -213,7 +217,7 @@ def test_bf16_convolutions_keep_fp32_everything_else():
 
 def test_fp32_is_multiplied_as_fp32_where_the_device_would_round(monkeypatch):
     def products(precision, on_cpu):
-        monkeypatch.setattr(topology, "is_cpu", lambda _: on_cpu)
+        monkeypatch.setattr(programs_module, "is_cpu", lambda _: on_cpu)
         step = programs(small_recipe(precision=precision), 1, 1, own=False)
         text = step.train.lower(step.init(), next(batches(step, steps=1))).as_text()
         lines = [line for line in text.splitlines() if re.search(r"stablehlo\.(convolution|dot_general)", line)]
@@ -240,8 +244,8 @@ def test_colour_factors_of_one_change_nothing():
 def test_a_tie_and_a_network_that_says_nothing_are_not_right():
     logits = jnp.array([[3.0, 2.0, 1.0], [2.0, 2.0, 1.0], [0.0, 0.0, 0.0], [jnp.nan, jnp.nan, jnp.nan]])
     label = jnp.zeros(4, jnp.int32)
-    assert _hits(logits, label, 1).tolist() == [True, False, False, False]
-    assert _hits(logits, label, 2).tolist() == [True, True, False, False]
+    assert hits(logits, label, 1).tolist() == [True, False, False, False]
+    assert hits(logits, label, 2).tolist() == [True, True, False, False]
 
 
 def test_a_network_with_state_that_no_step_carries_is_refused():
@@ -253,6 +257,6 @@ def test_a_network_with_state_that_no_step_carries_is_refused():
         def __call__(self, x):
             return self.classifier(self.dropout(x).mean((1, 2)))
 
-    mesh = topology.lay_out(topology.Shape(1, 1), BATCH, 8).mesh(jax.devices()[:1])
+    mesh = build_mesh(lay_out(Shape(1, 1), BATCH, 8), jax.devices()[:1])
     with pytest.raises(UserError, match=r"the network holds Rng.*carries only nnx.Param and nnx.BatchStat"):
         build_step(small_recipe(), mesh, Dropping)

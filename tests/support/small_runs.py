@@ -1,6 +1,6 @@
 """A run that takes seconds: 24 steps of a small network on the tests' small data, and one who notes all it tells."""
 
-from podium.recipe import schema as recipe
+from podium.recipe.reading import from_dict
 from podium.report import events
 
 
@@ -13,7 +13,7 @@ def small_recipe(**changes):
         "optimizer": {"name": "sgd", "learning_rate": 0.05},
         "schedule": {"decay": "cosine", "warmup_epochs": 1},
     }  # fmt: skip
-    return recipe.from_dict({**table, **changes})
+    return from_dict({**table, **changes})
 
 
 class Heard(events.Listener):

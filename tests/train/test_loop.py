@@ -9,8 +9,8 @@ from tests.support.full_disk import full_disk
 from tests.support.small_runs import At, Heard, small_recipe
 
 from podium.errors import UserError
-from podium.mesh import Shape
-from podium.recipe import schema as recipes
+from podium.recipe.reading import load_recipe
+from podium.recipe.torus import Shape
 from podium.report import events
 from podium.train.loop import evaluation_steps, train_recipe
 from podium.train.trained_model import _for_evaluation, open_run
@@ -105,7 +105,7 @@ def test_evaluations_end_with_dispatches():
 
 def test_evaluations_keep_to_epochs_that_are_no_whole_number_of_steps():
     # 390.6 steps an epoch: rounded once, the fifth would come one step before the end.
-    r = recipes.load("cifar10", ["epochs=10"])
+    r = load_recipe("cifar10", ["epochs=10"])
     assert sorted(evaluation_steps(r)) == [781, 1562, 2344, 3125, 3906]
 
 
@@ -125,7 +125,7 @@ def test_evaluation_that_misses_an_image_fails_the_run(finished, monkeypatch):
 
 
 def test_a_pods_run_is_evaluated_on_whatever_is_here():
-    pod = recipes.load("resnet50-32k")
+    pod = load_recipe("resnet50-32k")
     here = _for_evaluation(pod, Shape(1, 3))
     assert (here.torus, here.batch_global, here.model.norm_span) == ("1x3", 768, 256)
     assert _for_evaluation(small_recipe(), Shape(4, 8)).batch_global == 32  # more chips than a batch has images

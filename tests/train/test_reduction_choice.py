@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import pytest
 from tests.support.small_runs import small_recipe
 
-from podium import mesh as topology
 from podium.errors import UserError
+from podium.mesh import build_mesh, find_devices
+from podium.recipe.torus import lay_out
 from podium.train.reduction_choice import settle
 
 PARAMS = {"kernel": jax.ShapeDtypeStruct((3, 4), jnp.float32)}
@@ -16,8 +17,8 @@ PARAMS = {"kernel": jax.ShapeDtypeStruct((3, 4), jnp.float32)}
 
 @pytest.fixture
 def mesh():
-    shape, devices = topology.find_devices("2x2")
-    return topology.lay_out(shape, 16, 8).mesh(devices)
+    shape, devices = find_devices("2x2")
+    return build_mesh(lay_out(shape, 16, 8), devices)
 
 
 def test_a_choice_is_kept_for_the_same_chips_and_made_anew_on_others(mesh, tmp_path):

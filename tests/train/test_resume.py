@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 from tests.support.small_runs import At, Heard, small_recipe
 
-from podium import mesh as topology
 from podium.errors import Stopped, UserError
+from podium.mesh import build_mesh
 from podium.recipe.schema import Lars
+from podium.recipe.torus import Shape, lay_out
 from podium.report import events
 from podium.step.programs import build_step
 from podium.train import run_directory
@@ -128,7 +129,7 @@ def test_momenta_are_taken_over_only_by_the_optimizer_that_made_them(small_data,
     run, notes = crashed(small_data, tmp_path / "run", 10), []
     sgd = small_recipe().for_data(3, 96, 22)
     lars = dataclasses.replace(sgd, optimizer=Lars("lars", learning_rate=1.0))
-    mesh = topology.lay_out(topology.Shape(1, 2), 16, 8).mesh(jax.devices()[:2])
+    mesh = build_mesh(lay_out(Shape(1, 2), 16, 8), jax.devices()[:2])
     with Checkpoints(run) as checkpoints:
         ours, none = (restored(checkpoints, 8, build_step(r, mesh), r, notes.append) for r in (sgd, lars))
     assert len(notes) == 1

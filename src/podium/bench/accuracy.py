@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from podium.bench import timing
-from podium.data.dataset.manifest import write_atomic
 from podium.errors import UserError
-from podium.recipe import schema as recipes
+from podium.host.files import write_atomic
+from podium.recipe.reading import from_dict, load_recipe, to_dict
+from podium.recipe.schema import Recipe
 from podium.train import run_directory
 
 
@@ -117,11 +118,11 @@ def train_command(name: str) -> list[str]:
 
 def is_of(name: str, result: dict[str, Any]) -> bool:
     """Whether a result is of the row as it is now."""
-    return recipes.from_dict(result["recipe"]) == recipes.load("cifar10", ROWS[name].changes)
+    return from_dict(result["recipe"]) == load_recipe("cifar10", ROWS[name].changes)
 
 
 def _train(name: str, seed: int, data: str | Path, run: Path) -> dict[str, Any]:
-    if not _holds(run, recipes.load("cifar10", [*ROWS[name].changes, f"seed={seed}"])):
+    if not _holds(run, load_recipe("cifar10", [*ROWS[name].changes, f"seed={seed}"])):
         arguments = [*train_command(name)[1:], "--set", f"seed={seed}", "--data", str(data), "--run", str(run)]
         why = _run([*arguments, "--json"], ROWS[name].processes)
         if why and "; lower optimizer.learning_rate=" not in why:  # what is said of any divergence
@@ -145,7 +146,7 @@ def _run(arguments: list[str], processes: int) -> str:
     return [*explained, *fatal, *lines[-1:], "no message"][0] if ended.returncode else ""
 
 
-def _holds(run: Path, wanted: recipes.Recipe) -> bool:
+def _holds(run: Path, wanted: Recipe) -> bool:
     """Whether `run` is a finished run of this recipe."""
     if not (run / "summary.json").exists():
         return False
@@ -180,7 +181,7 @@ def _record(name: str, reached: dict[str, Any], file: Path) -> dict[str, Any]:
         "command": f"podium bench accuracy {name} --data cifar10",
         "note": "two shared cores: accuracies count, seconds do not",
         "processes": ROWS[name].processes,
-        "recipe": recipes.to_dict(recipes.load("cifar10", ROWS[name].changes)),
+        "recipe": to_dict(load_recipe("cifar10", ROWS[name].changes)),
         "runs": sorted(runs, key=lambda r: r["seed"]),
     }
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from podium.bench.accuracy import ROWS, is_of
-from podium.data.dataset.manifest import write_atomic
 from podium.errors import UserError
-from podium.mesh import parse_torus
+from podium.host.files import write_atomic
+from podium.recipe.torus import parse_torus
 from podium.report import chart
 
 Result = dict[str, Any]

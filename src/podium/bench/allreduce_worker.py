@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from podium.host import malloc
+from podium.host.malloc import keep
 from podium.reduce import Reduction, TorusAxes, Xla, ring, torus
 from podium.reduce.choose import Run, seconds_of
 from podium.reduce.collectives import varying
@@ -31,7 +31,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a killed benchmark leaves no workers
     task = json.loads(sys.argv[1])
     results = _own_stdout()
-    malloc.keep()
+    keep()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     rows, cols, lanes = task["rows"], task["cols"], task["lanes"]
     jax.distributed.initialize(task["coordinator"], rows * cols, task["host"])

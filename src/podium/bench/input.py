@@ -13,7 +13,6 @@ from jax.sharding import NamedSharding
 from rich.console import Console
 from rich.table import Table
 
-from podium import mesh as topology
 from podium.bench import input_peers, timing
 from podium.bench.input_peers import Turn, Workload
 from podium.data import decode
@@ -23,7 +22,9 @@ from podium.data.input.loader import TrainLoader
 from podium.data.input.prefetch import Feed
 from podium.data.prepare.locate import locate
 from podium.errors import UserError
-from podium.recipe import schema as recipes
+from podium.mesh import batch_sharding, build_mesh, find_devices
+from podium.recipe.reading import from_dict
+from podium.recipe.torus import lay_out
 
 BATCH = 128
 BATCHES_PER_TURN = 4  # about a third of a second on two cores, short beside a machine's moods
@@ -145,7 +146,7 @@ def _rates(images: ImageSet, threads: int, rounds: int, image_size: int) -> tupl
 
 
 def _loader(images: ImageSet, cache: str, threads: int, image_size: int) -> TrainLoader:
-    recipe = recipes.from_dict(
+    recipe = from_dict(
         {
             "epochs": 1,
             "batch_global": BATCH,
@@ -205,5 +206,5 @@ def _decoder(work: Workload, flips: list[np.ndarray]) -> Turn:
 
 def _sharding() -> NamedSharding:
     """One chip, as the training batches of a 1×1 torus are laid out."""
-    shape, devices = topology.find_devices("1x1")
-    return topology.batch_sharding(topology.lay_out(shape, BATCH, BATCH).mesh(devices), leading=1)
+    shape, devices = find_devices("1x1")
+    return batch_sharding(build_mesh(lay_out(shape, BATCH, BATCH), devices), leading=1)

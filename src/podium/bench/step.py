@@ -14,11 +14,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from podium import mesh as topology
 from podium.bench import timing
 from podium.errors import UserError
-from podium.host import malloc
-from podium.recipe import schema as recipes
+from podium.host.malloc import keep
+from podium.mesh import build_mesh, find_devices
+from podium.recipe.reading import from_dict
+from podium.recipe.torus import lay_out
 from podium.step.programs import build_step
 
 
@@ -47,7 +48,7 @@ def run(case_names: tuple[str, ...], rounds: int) -> dict[str, Any]:
             raise UserError(f"there is no step benchmark {name!r}; choose from {', '.join(CASES)}")
     if not find_spec("torch"):
         raise UserError("PyTorch is not installed; make install EXTRAS=bench brings it")
-    malloc.keep()  # as `train` does
+    keep()  # as `train` does
     results: dict[str, Any] = {}
     for name in case_names:
         case = CASES[name]
@@ -64,7 +65,7 @@ def run(case_names: tuple[str, ...], rounds: int) -> dict[str, Any]:
 
 
 def _podium(case: Case) -> Any:
-    recipe = recipes.from_dict(
+    recipe = from_dict(
         {
             "epochs": 100,
             "batch_global": case.batch,
@@ -75,8 +76,8 @@ def _podium(case: Case) -> Any:
             "schedule": {"decay": "cosine", "warmup_epochs": 0},
         }
     )
-    shape, devices = topology.find_devices("1x1")
-    step = build_step(recipe, topology.lay_out(shape, case.batch, case.batch).mesh(devices))
+    shape, devices = find_devices("1x1")
+    step = build_step(recipe, build_mesh(lay_out(shape, case.batch, case.batch), devices))
     image, label = random_batch(case)
     batch = jax.device_put({"image": image[None], "label": label[None]}, step.train_batches)
     state = step.init()

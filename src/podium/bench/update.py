@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from podium import mesh as topology
 from podium.bench import timing
-from podium.recipe import schema as recipes
+from podium.mesh import build_mesh, find_devices
+from podium.recipe.reading import from_dict, load_recipe, to_dict
+from podium.recipe.torus import Shape, lay_out
 from podium.step.programs import build_step
 
 _PER_CHIP = 4
@@ -19,7 +20,7 @@ _PER_CHIP = 4
 def run(torus: str, rounds: int) -> dict[str, Any]:
     """Images per second of each, and sharded as a multiple of replicated."""
     timing.check_rounds(rounds)
-    shape, devices = topology.find_devices(torus)
+    shape, devices = find_devices(torus)
     ways = {
         f"{optimizer} {update}": _step(shape, devices, optimizer, update)
         for optimizer in ("sgd", "lars")
@@ -38,17 +39,17 @@ def run(torus: str, rounds: int) -> dict[str, Any]:
     }
 
 
-def _step(shape: topology.Shape, devices: Any, optimizer: str, update: str) -> Callable[[], int]:
+def _step(shape: Shape, devices: Any, optimizer: str, update: str) -> Callable[[], int]:
     batch_global = _PER_CHIP * shape.chips
-    table = recipes.to_dict(recipes.load("demo")) | {
+    table = to_dict(load_recipe("demo")) | {
         "torus": str(shape),
         "batch_global": batch_global,
         "weight_update": update,
         "optimizer": {"name": optimizer, "learning_rate": 0.01},
     }
     table["model"] |= {"norm_span": batch_global, "classes": 10}
-    recipe = recipes.from_dict(table)
-    step = build_step(recipe, topology.lay_out(shape, batch_global, batch_global).mesh(devices))
+    recipe = from_dict(table)
+    step = build_step(recipe, build_mesh(lay_out(shape, batch_global, batch_global), devices))
     rng, size = np.random.default_rng(0), recipe.data.image_size
     images = (recipe.steps_per_dispatch, batch_global)
     batch = jax.device_put(

@@ -105,7 +105,7 @@ class BenchAllreduce(Command):
 
     def __call__(self) -> list[dict[str, Any]]:
         from podium.bench import allreduce
-        from podium.mesh import parse_torus
+        from podium.recipe.torus import parse_torus
 
         def show(measured: allreduce.Measured) -> None:
             times = ", ".join(f"{name} {seconds:.4f} s" for name, seconds in measured.seconds.items())

@@ -61,9 +61,9 @@ class Train(_OneOfSeveral):
     """End the process when nothing has moved for so long."""
 
     def __call__(self) -> dict[str, Any]:
-        from podium.recipe import schema as recipe
+        from podium.recipe.reading import load_recipe
 
-        chosen = recipe.load(self.recipe, self.set)
+        chosen = load_recipe(self.recipe, self.set)
         if self.max_minutes is not None and not self.max_minutes > 0:
             raise UserError(f"--max-minutes {self.max_minutes:g} must be greater than 0")
         if not self.stall_minutes > 0:
@@ -180,9 +180,9 @@ class Doctor(_OneOfSeveral):
     """What the whole run should reach, to compare the decoders with."""
 
     def __call__(self) -> dict[str, Any]:
-        from podium.recipe import schema as recipe
+        from podium.recipe.reading import load_recipe
 
-        chosen = recipe.load(self.recipe, self.set)
+        chosen = load_recipe(self.recipe, self.set)
         _start_jax()
         from rich.console import Console
         from rich.markup import escape
@@ -252,9 +252,9 @@ class Prepare(Command):
         report = prepare.run(self.source, self.out, self.options, console)
         if self.preview:
             from podium.preview import preview
-            from podium.recipe import schema as recipe
+            from podium.recipe.reading import load_recipe
 
-            preview(Path(self.out), recipe.load(self.recipe), self.preview)
+            preview(Path(self.out), load_recipe(self.recipe), self.preview)
             console.print(f"a batch as the network sees it: {self.preview}", highlight=False, soft_wrap=True)
         return asdict(report)
 
@@ -348,8 +348,8 @@ def _leave(code: int) -> NoReturn:
 
 def _start_jax() -> None:
     """Settings that must stand before JAX's first use of a device."""
-    from podium import mesh as topology
     from podium.host import compile_cache
+    from podium.mesh import pass_over_libtpu
 
     compile_cache.enable()
-    topology.pass_over_libtpu()
+    pass_over_libtpu()

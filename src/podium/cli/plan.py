@@ -14,7 +14,7 @@ from podium.plan import decode_rate, page, published, search
 from podium.plan import show as report
 from podium.plan.machines import CHIPS, Pod, parse_pod
 from podium.plan.plan import Plan, make_plan, schedules
-from podium.recipe import schema as recipes
+from podium.recipe.reading import load_recipe
 from podium.recipe.schema import Recipe
 
 # The options that each way of planning heeds.
@@ -35,7 +35,7 @@ def run(options: PlanOptions, sets: tuple[str, ...], console: Console) -> dict[s
     _refuse_idle(options, sets, several)
     if options.check:
         return _check(options.fresh, console)
-    recipe = recipes.load(options.recipe, (*sets, *(f"batch_global={batch}" for batch in batches[:1])))
+    recipe = load_recipe(options.recipe, (*sets, *(f"batch_global={batch}" for batch in batches[:1])))
     if options.fit == "pod":
         name = options.topology.partition(":")[0]
         chip = CHIPS[name] if name in CHIPS else parse_pod(options.topology).chip

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from podium import mesh as topology
 from podium.data.dataset.shards import ImageSet
 from podium.doctor import judge
 from podium.doctor.observe import Host, Work, existing_folder, observe_host, observe_work
 from podium.errors import UserError
+from podium.mesh import build_mesh, find_devices
 from podium.processes import agree
 from podium.recipe.schema import Recipe
+from podium.recipe.torus import lay_out
 
 _CLASSES_WITHOUT_DATA = 1000
 
@@ -46,9 +47,9 @@ def examine(
     say("decoding, multiplying and summing a little")
     try:
         recipe = _settled(recipe, data)
-        shape, devices = topology.find_devices(recipe.torus)
-        torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
-        mesh = torus.mesh(devices)
+        shape, devices = find_devices(recipe.torus)
+        torus = lay_out(shape, recipe.batch_global, recipe.model.norm_span)
+        mesh = build_mesh(torus, devices)
     except UserError as error:  # from what all processes have in common, so all meet it
         findings.append(judge.Finding("devices", "red", str(error), "start as many processes as the torus needs"))
         return Report("red", tuple(findings), tuple(hosts), ())

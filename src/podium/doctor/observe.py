@@ -17,21 +17,22 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from podium import mesh as topology
 from podium.data import decode
 from podium.data.dataset.shards import ImageSet
 from podium.data.input.cache import budget_bytes, choose_level
 from podium.data.input.loader import TrainLoader, thread_count
 from podium.data.input.prefetch import local_rows
 from podium.errors import UserError
-from podium.host import malloc
+from podium.host.accelerators import accelerator_files
 from podium.host.memory import free_memory_bytes
+from podium.host.versions import versions
+from podium.mesh import AXES, batch_sharding
 from podium.processes import agree
 from podium.processes.join import runtime
-from podium.recipe.schema import Recipe, to_dict
+from podium.recipe.reading import to_dict
+from podium.recipe.schema import Recipe
 from podium.reduce.choose import seconds_of
 from podium.step.programs import build_step
-from podium.train.checkpoint import versions
 
 ALL_REDUCE_BYTES = 4 << 20
 _DECODE_SECONDS = 0.5
@@ -107,7 +108,7 @@ def observe_host(recipe: Recipe, data: Path | None, run: Path) -> Host:
         own_address=_address(socket.gethostname()),
         memory_free_bytes=free_memory_bytes(),
         disk_free_bytes=shutil.disk_usage(existing_folder(run)).free,
-        accelerator_files=malloc.accelerator_files(),
+        accelerator_files=accelerator_files(),
     )
 
 
@@ -139,7 +140,7 @@ def observe_work(recipe: Recipe, mesh: Mesh, data: Path | None, processes_here: 
 
 def _input(recipe: Recipe, mesh: Mesh, data: Path, processes_here: int) -> dict[str, Any]:
     images = ImageSet.open(data, "train")
-    rows = local_rows(topology.batch_sharding(mesh, leading=1), recipe.batch_global)
+    rows = local_rows(batch_sharding(mesh, leading=1), recipe.batch_global)
     uncached = dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, cache="none"))
     loader = TrainLoader(images, uncached, rows)
     first, last = loader.order.share(rows)
@@ -186,13 +187,11 @@ def _compute_seconds() -> float:
 
 
 def _all_reduce(mesh: Mesh) -> tuple[float, bool]:
-    size, everywhere = ALL_REDUCE_BYTES // 4, PartitionSpec(topology.AXES)
+    size, everywhere = ALL_REDUCE_BYTES // 4, PartitionSpec(AXES)
     ones = jax.make_array_from_callback(
         (mesh.size, size), NamedSharding(mesh, everywhere), lambda _: np.ones((1, size), np.float32)
     )
-    total = jax.shard_map(
-        lambda x: lax.psum(x[0], topology.AXES), mesh=mesh, in_specs=everywhere, out_specs=PartitionSpec()
-    )
+    total = jax.shard_map(lambda x: lax.psum(x[0], AXES), mesh=mesh, in_specs=everywhere, out_specs=PartitionSpec())
     seconds = float(np.median(seconds_of([jax.jit(total)], ones, repeats=5)))
     return seconds, bool((np.asarray(jax.jit(total)(ones).addressable_data(0)) == mesh.size).all())
 

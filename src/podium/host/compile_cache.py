@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from podium.data.prepare.locate import cache_directory
+from podium.host.paths import cache_directory
 
 _MIN_COMPILE_SECONDS = 0.5
 _UNREADABLE = re.compile(r"Error reading persistent compilation cache entry for '([\w.-]+)'")

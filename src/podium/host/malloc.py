@@ -5,18 +5,12 @@ step of recipe `cifar10`: a sixth of the processor's time. Where the CPU compute
 
 import ctypes
 import functools
-import os
 
 # From malloc.h and mman.h of Linux.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 _MADV_HUGEPAGE = 14
 _PAGE_BYTES = 1 << 12
 _LARGE_PAGES_BYTES = 4 << 30  # of addresses; memory is taken as it is first written to
-
-
-def accelerator_files() -> list[str]:
-    """Device files that speak of an accelerator, whatever JAX will see."""
-    return [file for file in ("/dev/nvidia0", "/dev/accel0", "/dev/vfio/0", "/dev/kfd") if os.path.exists(file)]
 
 
 @functools.cache

@@ -9,17 +9,17 @@ from podium.errors import UserError
 from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.pooled import WIDTHS, PooledResNet
 from podium.models.resnet import SHAPES, NormFactory, ResNet
-from podium.recipe import schema as recipes
+from podium.recipe.schema import Model
 
 __all__ = ["DistributedBatchNorm", "NormFactory", "PooledResNet", "ResNet", "build_model", "build_norm", "check"]
 
 
-def build_norm(model: recipes.Model) -> NormFactory:
+def build_norm(model: Model) -> NormFactory:
     """The norm of a recipe, for a model of your own."""
     return partial(DistributedBatchNorm, span=model.norm_span, momentum=model.norm_momentum, epsilon=model.norm_epsilon)
 
 
-def check(model: recipes.Model, image_size: int) -> None:
+def check(model: Model, image_size: int) -> None:
     """Whether there is such a network, before anything is done for it."""
     if model.stem in ("space_to_depth", "fold3") and image_size % 2:
         raise UserError(f"model.stem={model.stem} folds pixels in pairs; data.image_size={image_size} must be even")
@@ -28,12 +28,12 @@ def check(model: recipes.Model, image_size: int) -> None:
     if (model.stem == "patches") != (model.name in WIDTHS):
         fitting = "patches" if model.name in WIDTHS else "conv7, space_to_depth, conv3 or fold3"
         raise UserError(f"model.stem={model.stem!r} does not fit model.name={model.name!r}; use {fitting}")
-    if model.name in WIDTHS and model.last_scale != recipes.Model.last_scale:
+    if model.name in WIDTHS and model.last_scale != Model.last_scale:
         given = f"model.last_scale={model.last_scale:g}"
         raise UserError(f"{given} does nothing with model.name={model.name!r}; leave it out")
 
 
-def build_model(model: recipes.Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Module:
+def build_model(model: Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Module:
     """The network of a recipe that `check` has passed."""
     norm = build_norm(model)
     if model.stem == "patches":

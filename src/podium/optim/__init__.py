@@ -8,32 +8,32 @@ import jax.numpy as jnp
 import optax
 
 from podium.optim.rules import LarsRule, Rule, SgdRule, is_adapted
-from podium.recipe import schema as recipes
+from podium.recipe.schema import Cosine, Lars, Optimizer, Polynomial, Recipe, Sgd, Steps
 
 __all__ = ["LarsRule", "Rule", "SgdRule", "build_rule", "build_schedule", "is_adapted", "update"]
 
 
-def build_rule(optimizer: recipes.Optimizer) -> Rule:
+def build_rule(optimizer: Optimizer) -> Rule:
     match optimizer:
-        case recipes.Sgd():
+        case Sgd():
             return SgdRule(optimizer.momentum, optimizer.weight_decay, optimizer.nesterov)
-        case recipes.Lars():
+        case Lars():
             scaled = optimizer.variant == "scaled_momentum"
             return LarsRule(optimizer.momentum, optimizer.weight_decay, optimizer.trust, scaled)
 
 
-def build_schedule(recipe: recipes.Recipe) -> optax.Schedule:
+def build_schedule(recipe: Recipe) -> optax.Schedule:
     """Step → learning rate: linear warm-up from 0, then the recipe's decay to the end of training."""
     steps_per_epoch = recipe.data.train_images / recipe.batch_global
     warmup_steps = round(recipe.schedule.warmup_epochs * steps_per_epoch)
     decay_steps = max(1, recipe.train_steps - warmup_steps)
     peak = recipe.optimizer.learning_rate
     match recipe.schedule:
-        case recipes.Polynomial(power=power):
+        case Polynomial(power=power):
             decay = optax.polynomial_schedule(peak, 0.0, power, decay_steps)
-        case recipes.Cosine():
+        case Cosine():
             decay = optax.cosine_decay_schedule(peak, decay_steps)
-        case recipes.Steps(at_epochs=at, factor=factor):
+        case Steps(at_epochs=at, factor=factor):
             borders = {round(epoch * steps_per_epoch) - warmup_steps: factor for epoch in at}
             decay = optax.piecewise_constant_schedule(peak, borders)
     if warmup_steps == 0:

@@ -73,10 +73,11 @@ def _of_one_core(recipe: Recipe, batch: int) -> Recipe:
 def _trace(recipe: Recipe) -> Work:
     import jax
 
-    from podium import mesh as topology
+    from podium.mesh import build_mesh
+    from podium.recipe.torus import Shape, Torus
     from podium.step.programs import batch_shapes, build_step
 
-    mesh = topology.Torus(topology.Shape(1, 1)).mesh(jax.devices()[:1])
+    mesh = build_mesh(Torus(Shape(1, 1)), jax.devices()[:1])
     step = build_step(recipe, mesh)
     state = jax.eval_shape(step.init)
     traced = step.train.trace(state, batch_shapes(recipe, step.train_batches, steps=1))

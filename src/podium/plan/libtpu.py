@@ -16,11 +16,11 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from podium.data.prepare.locate import cache_directory
 from podium.errors import UserError
+from podium.host.paths import cache_directory
 from podium.plan.hlo import Collective, Program
 from podium.plan.machines import Pod
-from podium.recipe import schema as recipes
+from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
 
 # What libtpu needs to describe a pod on a machine that has none, without asking a metadata server or writing logs.
@@ -92,7 +92,7 @@ def versions() -> dict[str, str]:
 
 
 def key_of(recipe: Recipe, pod: Pod) -> str:
-    parts = [recipes.to_dict(program_recipe(recipe)), str(pod), versions(), _sources_hash()]
+    parts = [to_dict(program_recipe(recipe)), str(pod), versions(), _sources_hash()]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
@@ -145,7 +145,7 @@ def _collective(entry: dict[str, Any]) -> Collective:
 
 def _run_worker(recipe: Recipe, pod: Pod, stage: Callable[[str], None], text_file: Path | None) -> dict[str, Any]:
     request = {
-        "recipe": recipes.to_dict(program_recipe(recipe)),
+        "recipe": to_dict(program_recipe(recipe)),
         "topology": str(pod),
         "text_file": str(text_file) if text_file else None,
     }

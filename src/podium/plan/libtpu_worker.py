@@ -21,19 +21,20 @@ def main(given: TextIO, told: TextIO) -> None:
     import jax
     from jax.experimental import topologies
 
-    from podium import mesh as topology
+    from podium.mesh import build_mesh, in_wire_order
     from podium.plan.hlo import read_program
     from podium.plan.machines import parse_pod
-    from podium.recipe import schema as recipes
+    from podium.recipe.reading import from_dict
+    from podium.recipe.torus import Shape, lay_out
     from podium.step.programs import batch_shapes, build_step
 
-    recipe, pod = recipes.from_dict(request["recipe"]), parse_pod(request["topology"])
+    recipe, pod = from_dict(request["recipe"]), parse_pod(request["topology"])
     say(stage=f"describing {pod}")
     # On a v4 the two cores of a chip run as one, as on Google's cloud.
     options = {"chip_config_name": "megacore"} if pod.chip.name == "v4" else {}
-    devices = topology.in_wire_order(topologies.get_topology_desc(str(pod), "tpu", **options).devices)
-    torus = topology.lay_out(topology.Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
-    mesh = torus.mesh(devices)
+    devices = in_wire_order(topologies.get_topology_desc(str(pod), "tpu", **options).devices)
+    torus = lay_out(Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
+    mesh = build_mesh(torus, devices)
     say(stage="tracing the training step")
     began = time.perf_counter()
     step = build_step(recipe, mesh)

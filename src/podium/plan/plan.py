@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from podium import mesh as topology
 from podium.plan import collective_time as cost
 from podium.plan import simulate
 from podium.plan.count import Work, count
@@ -16,6 +15,7 @@ from podium.plan.hlo import Collective
 from podium.plan.libtpu import Compiled, DoesNotFit, compiled, libtpu_version
 from podium.plan.machines import Pod
 from podium.recipe.schema import Recipe
+from podium.recipe.torus import Shape, lay_out
 from podium.step.update import is_sharded
 
 Stage = Callable[[str], None]
@@ -114,7 +114,7 @@ def make_plan(
     """Compiles unless told not to, or given what was compiled earlier; `fresh` compiles even what is in the cache. A
     step that does not fit is planned all the same, by its count, and says so."""
     # Says so if the batch does not divide or the span does not fit.
-    topology.lay_out(topology.Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
+    lay_out(Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
     notes: list[str] = []
     facts, shortage, work = compiled_earlier, None, None
     if facts is None and compile_step:

@@ -18,7 +18,7 @@ from podium.plan import libtpu as compiling
 from podium.plan.estimate import CONSTANTS, Constants, estimate
 from podium.plan.machines import parse_pod
 from podium.plan.plan import Stage, make_plan
-from podium.recipe import schema as recipes
+from podium.recipe.reading import load_recipe
 from podium.recipe.schema import Recipe
 
 _KEPT = Path(str(resources.files("podium"))) / "plan" / "published.json"
@@ -41,7 +41,7 @@ class Point:
         sets = [f"batch_global={self.batch_global}", f"model.norm_span={self.norm_span}", f"epochs={self.epochs}"]
         # From 1024 chips on, MLPerf's runs sharded the weight update, and gained by it; Podium replicates it on TPUs,
         # where this compiler makes full sums of the scatter and of the gather.
-        return replace(recipes.load("resnet50-32k", sets), name=self.name)
+        return replace(load_recipe("resnet50-32k", sets), name=self.name)
 
 
 # In the order in which they were published: first by generation, then by size. Every second one, from the first on, is

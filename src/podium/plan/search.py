@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from podium import mesh as topology
 from podium.errors import UserError
 from podium.plan.machines import Chip, Pod, usual_sizes
 from podium.plan.plan import Plan
 from podium.recipe.schema import Recipe
+from podium.recipe.torus import Shape, lay_out, valid_spans
 
 Planner = Callable[[Recipe, Pod], Plan]
 _COMMUNICATION = ("gradient summation", "batch-norm exchange")
@@ -42,7 +42,7 @@ def largest_batch(recipe: Recipe, pod: Pod, planner: Planner, counter: Planner) 
     """The plan with the most images per core that fits."""
     candidates = [batch for batch in _batches_per_core() if _divides(recipe, pod, batch)]
     if not candidates:
-        valid = ", ".join(map(str, topology.valid_spans(topology.Shape(*pod.grid), recipe.batch_global)))
+        valid = ", ".join(map(str, valid_spans(Shape(*pod.grid), recipe.batch_global)))
         raise UserError(f"no batch suits model.norm_span={recipe.model.norm_span} on {pod}; spans that do: {valid}")
 
     def plan_at(k: int, plan: Planner = planner) -> Plan:
@@ -94,7 +94,7 @@ def _batches_per_core() -> list[int]:
 def _divides(recipe: Recipe, pod: Pod, batch_per_core: float) -> bool:
     batch_global = round(batch_per_core * pod.cores)
     try:
-        topology.lay_out(topology.Shape(*pod.grid), batch_global, recipe.model.norm_span)
+        lay_out(Shape(*pod.grid), batch_global, recipe.model.norm_span)
     except UserError:
         return False
     return batch_per_core >= 1 and batch_global % recipe.model.norm_span == 0

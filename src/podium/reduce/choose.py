@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from podium import mesh as topology
+from podium.mesh import is_cpu
 from podium.reduce.collectives import Reduction, TorusAxes, Xla
 from podium.reduce.routed import ring, torus
 
@@ -36,7 +36,7 @@ def fastest(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh, names: Sequence[s
 
 def over_sockets(mesh: Mesh) -> bool:
     """Whether sums travel between processes, and not over links that the compiler knows."""
-    return topology.is_cpu(mesh) and len({device.process_index for device in mesh.devices.flat}) > 1
+    return is_cpu(mesh) and len({device.process_index for device in mesh.devices.flat}) > 1
 
 
 def seconds_of(runs: Sequence[Run], given: jax.Array, repeats: int) -> np.ndarray:

@@ -7,7 +7,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary as Scalars
 from tensorboardX.record_writer import masked_crc32c
 
-from podium.data.dataset.manifest import write_atomic
-from podium.errors import UserError
+from podium.host.files import reporting, write_atomic
 from podium.report.events import Evaluated, Hosts, Listener, Progress, Summary
 
 
@@ -38,18 +37,6 @@ class _Appended:
     def close(self) -> None:
         with contextlib.suppress(OSError):  # only what a failed write has left, and that was told
             self._file.close()
-
-
-@contextlib.contextmanager
-def reporting(path: Path) -> Iterator[None]:
-    """Tells of a disk that is full, or lost, in one line."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{path} could not be written: {error.strerror}; make room or make it writable, then run the same command "
-            f"again"
-        ) from error
 
 
 class JsonLines(Listener):

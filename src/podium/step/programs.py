@@ -20,11 +20,12 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from podium import mesh as topology
 from podium import models, optim
 from podium.errors import UserError
-from podium.mesh import AXES
-from podium.recipe.schema import Data, Recipe
+from podium.mesh import AXES, batch_sharding, is_cpu, replicated_sharding
+from podium.recipe.schema import Recipe
+from podium.step.losses import cross_entropy, hits
+from podium.step.pixels import normalise_pixels
 from podium.step.update import build_update
 
 Batch = dict[str, jax.Array]
@@ -99,21 +100,21 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
         def objective(params: Any) -> tuple[jax.Array, tuple[Any, jax.Array]]:
             logits, stats = forward(params, state.stats, batch, train=True)
             losses = cross_entropy(logits, batch["label"], recipe.label_smoothing)
-            return losses.sum() / recipe.batch_global, (stats, _hits(logits, batch["label"], 1).sum(dtype=jnp.float32))
+            return losses.sum() / recipe.batch_global, (stats, hits(logits, batch["label"], 1).sum(dtype=jnp.float32))
 
         # Parameters that vary by chip have gradients that do: summing them over the torus is then ours to do.
         params = lax.pcast(state.params, AXES, to="varying")
-        (loss, (stats, hits)), gradients = jax.value_and_grad(objective, has_aux=True)(params)
+        (loss, (stats, right)), gradients = jax.value_and_grad(objective, has_aux=True)(params)
         stats = jax.tree.map(lambda s: s / chips, stats)
         rate = jnp.asarray(schedule(state.step), jnp.float32)
-        new_params, momenta, (stats, loss, hits) = update_weights(
-            state.params, state.momenta, gradients, rate, others=(stats, loss, hits)
+        new_params, momenta, (stats, loss, right) = update_weights(
+            state.params, state.momenta, gradients, rate, others=(stats, loss, right)
         )
-        metrics = {"loss": loss, "top1": hits / recipe.batch_global, "learning_rate": rate}
+        metrics = {"loss": loss, "top1": right / recipe.batch_global, "learning_rate": rate}
         return State(state.step + 1, new_params, stats, momenta), metrics
 
     def train(state: State, batches: Batch) -> tuple[State, Metrics]:
-        return (_unrolled if topology.is_cpu(mesh) else lax.scan)(train_one, state, batches)
+        return (_unrolled if is_cpu(mesh) else lax.scan)(train_one, state, batches)
 
     def evaluate(state: State, totals: Metrics, batch: Batch) -> Metrics:
         logits, _ = forward(state.params, state.stats, batch, train=False)
@@ -122,8 +123,8 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
         losses = cross_entropy(logits, jnp.maximum(label, 0), 0.0)
         of_batch = {
             "images": counted.sum(),
-            "top1": (_hits(logits, label, 1) & counted).sum(),
-            "top5": (_hits(logits, label, 5) & counted).sum(),
+            "top1": (hits(logits, label, 1) & counted).sum(),
+            "top5": (hits(logits, label, 5) & counted).sum(),
             "loss": jnp.where(counted, losses, 0.0).sum(),
         }
         return jax.tree.map(lambda total, part: total + lax.psum(part, AXES), totals, of_batch)
@@ -137,10 +138,10 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     def resumed(state: State) -> State:
         return replace(state, momenta=update_weights.resumed(state.momenta))
 
-    options = _CPU_OPTIONS if topology.is_cpu(mesh) else None
-    everywhere = topology.replicated(mesh)
-    steps_then_batch = topology.batch_sharding(mesh, leading=1)
-    batch_only = topology.batch_sharding(mesh)
+    options = _CPU_OPTIONS if is_cpu(mesh) else None
+    everywhere = replicated_sharding(mesh)
+    steps_then_batch = batch_sharding(mesh, leading=1)
+    batch_only = batch_sharding(mesh)
     state_specs = State(P(), P(), P(), update_weights.momenta_spec)
 
     def on_mesh(specs: Any) -> Any:
@@ -177,28 +178,15 @@ def _unrolled(train_one: Callable, state: State, batches: Batch) -> tuple[State,
 
 def convolution_dtype(recipe: Recipe, mesh: Mesh) -> Any:
     if recipe.precision == "auto":
-        return jnp.float32 if topology.is_cpu(mesh) else jnp.bfloat16
+        return jnp.float32 if is_cpu(mesh) else jnp.bfloat16
     return {"bf16": jnp.bfloat16, "fp32": jnp.float32}[recipe.precision]
 
 
 def _multiplying(recipe: Recipe, mesh: Mesh) -> contextlib.AbstractContextManager[Any]:
     """Where fp32 is asked for, products of fp32 are: by themselves TPUs and GPUs round their operands first."""
-    if recipe.precision == "fp32" and not topology.is_cpu(mesh):
+    if recipe.precision == "fp32" and not is_cpu(mesh):
         return jax.default_matmul_precision("highest")
     return contextlib.nullcontext()
-
-
-def normalise_pixels(image: jax.Array, data: Data, colour: jax.Array | None = None) -> jax.Array:
-    """uint8 → normalised fp32, colours changed by factors [batch, 3] of brightness, contrast, saturation."""
-    x = image.astype(jnp.float32) / 255
-    if colour is not None:
-        brightness, contrast, saturation = (colour[:, i, None, None, None] for i in range(3))
-        x = x * brightness
-        luma = (x * jnp.array([0.299, 0.587, 0.114])).sum(-1, keepdims=True)
-        x = luma + saturation * (x - luma)
-        middle = luma.mean((1, 2), keepdims=True)
-        x = jnp.clip(middle + contrast * (x - middle), 0.0, 1.0)
-    return (x - jnp.array(data.mean)) / jnp.array(data.std)
 
 
 def _graph(make_model: ModelFactory) -> nnx.GraphDef:
@@ -224,21 +212,6 @@ def batch_shapes(recipe: Recipe, sharding: NamedSharding, steps: int | None) -> 
         name: jax.ShapeDtypeStruct((*leading, *shape), dtype, sharding=sharding)
         for name, (shape, dtype) in shapes.items()
     }
-
-
-def cross_entropy(logits: jax.Array, label: jax.Array, smoothing: float) -> jax.Array:
-    """Per example; `smoothing` of the weight is spread evenly over all classes."""
-    log_p = jax.nn.log_softmax(logits)
-    of_label = jnp.take_along_axis(log_p, label[:, None], axis=-1)[:, 0]
-    return -((1 - smoothing) * of_label + smoothing * log_p.mean(-1))
-
-
-def _hits(logits: jax.Array, label: jax.Array, k: int) -> jax.Array:
-    """Whether the label's class is among the k that score highest. A tie counts against it, and so does NaN: a network
-    that says nothing is right about nothing."""
-    of_label = jnp.take_along_axis(logits, jnp.maximum(label, 0)[:, None], axis=-1)
-    rank = (logits >= of_label).sum(-1)
-    return (rank >= 1) & (rank <= k)
 
 
 def _zero_totals() -> Metrics:

@@ -13,7 +13,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,17 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from podium.data.dataset.manifest import write_atomic
 from podium.errors import UserError
-from podium.recipe.schema import Recipe, to_dict
+from podium.host.files import write_atomic
+from podium.host.versions import versions
+from podium.recipe.reading import to_dict
+from podium.recipe.schema import Recipe
 from podium.step.programs import State, Step
 
 _KEPT = 3
 _HASHES = "hashes.json"
 _DAMAGED = "damaged-"
 _OURS = re.compile(r"\d+(\.orbax-checkpoint-tmp.*)?")  # a step, or what Orbax writes before it is one
-_VERSIONS = ("podium", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax logs the traceback of an error that it also raises
 
@@ -206,11 +206,6 @@ class Checkpoints:
                 f"the checkpoint of step {self._saving[0]} could not be written to {self._directory}: {reason}; "
                 f"{kept}; make room or make it writable, then run the same command again"
             ) from error
-
-
-def versions() -> dict[str, str]:
-    """Of everything that a result depends on."""
-    return {name: metadata.version(name) for name in _VERSIONS}
 
 
 def complete_steps(directory: Path) -> list[int]:

@@ -13,22 +13,26 @@ from typing import Any, NoReturn
 
 import jax
 
-from podium import mesh as topology
 from podium.data import decode
 from podium.data.dataset.shards import ImageSet
 from podium.data.input.cache import budget_bytes
 from podium.data.input.loader import TrainLoader
 from podium.data.input.prefetch import Feed, local_rows
 from podium.errors import Stopped, UserError
-from podium.host import malloc
+from podium.host.files import reporting
+from podium.host.malloc import keep
+from podium.host.versions import versions
+from podium.mesh import build_mesh, find_devices, is_cpu
 from podium.processes import agree
 from podium.processes.join import is_first
-from podium.recipe.schema import Recipe, to_dict
+from podium.recipe.reading import to_dict
+from podium.recipe.schema import Recipe
+from podium.recipe.torus import Torus, lay_out
 from podium.report import events
-from podium.report.files import JsonLines, TensorBoard, reporting
+from podium.report.files import JsonLines, TensorBoard
 from podium.step.programs import ModelFactory, State, Step, batch_shapes, build_step
 from podium.train import run_directory
-from podium.train.checkpoint import Checkpoints, NotFinite, versions, weights_hash
+from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
 from podium.train.evaluate import Evaluator
 from podium.train.meter import DISPATCHES_AHEAD, Meter
 from podium.train.reduction_choice import settle
@@ -66,11 +70,11 @@ def _train(
 ) -> events.Summary:  # fmt: skip
     recipe, images, validation = agree.everywhere(lambda: _open(recipe, data))
     agree.check_same({"recipe": to_dict(recipe), "data": images.content_hash, "versions": versions()})
-    shape, devices = topology.find_devices(recipe.torus)
-    torus = topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span)
-    mesh = torus.mesh(devices)
-    if topology.is_cpu(mesh):
-        malloc.keep()
+    shape, devices = find_devices(recipe.torus)
+    torus = lay_out(shape, recipe.batch_global, recipe.model.norm_span)
+    mesh = build_mesh(torus, devices)
+    if is_cpu(mesh):
+        keep()
     note = (listener or events.Listener()).note
     params = jax.eval_shape(build_step(recipe, mesh, make_model).init).params  # a network that cannot be: no run yet
     changes = agree.on_first(lambda: run_directory.claim(run, recipe, images, from_step))
@@ -239,7 +243,7 @@ def _compile(recipe: Recipe, step: Step, state: State, listener: events.Listener
 
 
 def _started(
-    recipe: Recipe, run: Path, torus: topology.Torus, mesh: Any, state: State,
+    recipe: Recipe, run: Path, torus: Torus, mesh: Any, state: State,
     images: ImageSet, validation: ImageSet, first_step: int, loader: TrainLoader,
 ) -> events.Started:  # fmt: skip
     platform = mesh.devices.flat[0].platform

@@ -9,11 +9,10 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from podium.data.dataset.manifest import write_atomic
+from podium.host.files import reporting, write_atomic
 from podium.processes import agree
 from podium.recipe.schema import Recipe
 from podium.reduce import fastest, plan_buckets
-from podium.report.files import reporting
 from podium.step.update import TORUS_AXES, bucket_size_bytes
 
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from podium.data.dataset.manifest import write_atomic
 from podium.data.dataset.shards import ImageSet
 from podium.errors import UserError
-from podium.recipe.schema import Recipe, from_dict, to_dict
+from podium.host.files import write_atomic
+from podium.recipe.reading import from_dict, to_dict
+from podium.recipe.schema import Recipe
 
 
 @dataclass(frozen=True)

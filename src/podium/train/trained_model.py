@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from podium import mesh as topology
 from podium.data import decode
 from podium.data.dataset.jpeg import BadImage, trainable_jpeg
 from podium.data.dataset.shards import ImageSet
 from podium.data.input.augment import eval_crops
 from podium.data.input.loader import thread_count
 from podium.errors import UserError
+from podium.mesh import build_mesh, find_devices
 from podium.recipe.schema import Data, Recipe
+from podium.recipe.torus import Shape, lay_out
 from podium.report.events import Evaluated
 from podium.step.programs import ModelFactory, State, Step, build_step
 from podium.train import run_directory
@@ -61,10 +62,10 @@ def open_run(run: str | Path, make_model: ModelFactory | None = None) -> Trained
     """The newest checkpoint of a run. A run of your own network needs its `make_model` again."""
     run = Path(run)
     info = run_directory.read(run)
-    shape, devices = topology.find_devices("auto")
+    shape, devices = find_devices("auto")
     recipe = _for_evaluation(info.recipe, shape)
     step = build_step(
-        recipe, topology.lay_out(shape, recipe.batch_global, recipe.model.norm_span).mesh(devices), make_model
+        recipe, build_mesh(lay_out(shape, recipe.batch_global, recipe.model.norm_span), devices), make_model
     )
     with Checkpoints(run) as checkpoints:
         newest = checkpoints.newest_good(logging.warning)
@@ -73,7 +74,7 @@ def open_run(run: str | Path, make_model: ModelFactory | None = None) -> Trained
         return Trained(info, recipe, step, checkpoints.restore(newest, step))
 
 
-def _for_evaluation(recipe: Recipe, shape: topology.Shape) -> Recipe:
+def _for_evaluation(recipe: Recipe, shape: Shape) -> Recipe:
     """Evaluation takes no batch statistics, so the batch and the span are free; a pod's batch would not fit here."""
     per_chip = max(1, min(_BATCH_PER_CHIP, recipe.batch_global // shape.chips))
     return replace(

@@ -8,7 +8,6 @@ import numpy as np
 import psutil
 import pytest
 
-from podium import mesh as topology
 from podium.data.dataset.shards import ImageSet
 from podium.data.input import cache
 from podium.data.input.buffers import BatchMemory
@@ -16,7 +15,9 @@ from podium.data.input.loader import TrainLoader
 from podium.data.input.prefetch import Feed
 from podium.host import memory
 from podium.host.memory import free_memory_bytes
-from podium.recipe import schema as recipe
+from podium.mesh import batch_sharding, build_mesh
+from podium.recipe.reading import from_dict
+from podium.recipe.torus import Shape, lay_out
 
 
 def address(array):
@@ -56,14 +57,14 @@ def test_arrays_are_writable_and_typed():
 
 def test_what_a_device_still_computes_with_is_not_overwritten(small_data):
     """Batches are let go while the computation that uses them is on its way; eight chips hold slices of each."""
-    r = recipe.from_dict({
+    r = from_dict({
         "epochs": 2, "batch_global": 16, "data": {"image_size": 24, "threads": 2, "cache": "pixels"},
         "model": {"norm_span": 2, "name": "resnet8", "stem": "conv3"},
         "optimizer": {"name": "sgd", "learning_rate": 0.1}, "schedule": {"decay": "cosine", "warmup_epochs": 0},
     })  # fmt: skip
     images, steps = ImageSet.open(small_data, "train"), 40
-    mesh = topology.lay_out(topology.Shape(2, 4), 16, 2).mesh(jax.devices()[:8])
-    sharding = topology.batch_sharding(mesh, leading=1)
+    mesh = build_mesh(lay_out(Shape(2, 4), 16, 2), jax.devices()[:8])
+    sharding = batch_sharding(mesh, leading=1)
 
     @jax.jit
     def slow_sum(image):

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.made_sources import jpeg
 
-from podium import mesh as topology
 from podium.data import decode
 from podium.data.dataset.manifest import write_manifest
 from podium.data.dataset.shards import ImageSet, write_split
@@ -16,11 +15,13 @@ from podium.data.input.loader import EvalLoader, TrainLoader
 from podium.data.input.order import Order
 from podium.data.input.prefetch import Feed, local_rows, to_devices
 from podium.errors import UserError
-from podium.recipe import schema as recipe
+from podium.mesh import batch_sharding, build_mesh
+from podium.recipe.reading import from_dict
+from podium.recipe.torus import Shape, lay_out, valid_spans
 
 
 def small_recipe(**data):
-    return recipe.from_dict({
+    return from_dict({
         "epochs": 2, "batch_global": 16, "seed": 5, "steps_per_dispatch": 2,
         "data": {"image_size": 24, "cache": "bytes", "threads": 2, **data},
         "model": {"norm_span": 4, "name": "resnet8", "stem": "conv3"},
@@ -124,12 +125,12 @@ def test_auto_takes_the_fastest_level_that_fits(small_data):
 def test_devices_get_their_own_rows(data):
     import jax
 
-    shape = topology.Shape(*data.draw(st.sampled_from([(1, 1), (2, 2), (2, 4), (4, 4), (2, 2, 4)])))
+    shape = Shape(*data.draw(st.sampled_from([(1, 1), (2, 2), (2, 4), (4, 4), (2, 2, 4)])))
     per_chip, leading = data.draw(st.integers(1, 3)), data.draw(st.sampled_from([0, 1]))
     batch_global = shape.chips * per_chip
-    span = data.draw(st.sampled_from(topology.valid_spans(shape, batch_global)))
-    mesh = topology.lay_out(shape, batch_global, span).mesh(jax.devices()[: shape.chips])
-    sharding = topology.batch_sharding(mesh, leading)
+    span = data.draw(st.sampled_from(valid_spans(shape, batch_global)))
+    mesh = build_mesh(lay_out(shape, batch_global, span), jax.devices()[: shape.chips])
+    sharding = batch_sharding(mesh, leading)
     host = {"label": np.arange(batch_global, dtype=np.int32).reshape((1,) * leading + (batch_global,))}
     here = local_rows(sharding, batch_global)
     np.testing.assert_array_equal(here, np.arange(batch_global))
@@ -156,7 +157,7 @@ class Numbers:
 def feed_sharding():
     import jax
 
-    return topology.batch_sharding(topology.lay_out(topology.Shape(2, 4), 16, 2).mesh(jax.devices()[:8]))
+    return batch_sharding(build_mesh(lay_out(Shape(2, 4), 16, 2), jax.devices()[:8]))
 
 
 def test_batches_arrive_in_order_and_are_never_overwritten():

@@ -2,24 +2,21 @@
 and for the whole. It is written last and atomically, so a directory without one is unfinished. The shards
 themselves are the business of `shards`."""
 
-import errno
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from podium.errors import UserError
+from podium.host.files import write_atomic
 
 _FAMILY = "podium-shards-"
 FORMAT = f"{_FAMILY}1"
 MANIFEST = "manifest.json"
 WORK = ".prepare"
 """The folder inside an output directory where `prepare` keeps its journal until the manifest is written."""
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What only writing fails with, never the reading of a source."""
 
 
 @dataclass(frozen=True)
@@ -111,32 +108,6 @@ def read_manifest(directory: str | Path) -> Manifest:
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise damaged(directory / MANIFEST, error) from error
     return manifest
-
-
-def write_atomic(path: Path, text: str) -> None:
-    temporary = temporary_name(path)
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-    publish(temporary, path)
-
-
-def temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
-
-
-def publish(temporary: Path, path: Path) -> None:
-    """Gives a written file its name; data, then name, are on the disk when this returns."""
-    _sync(temporary)
-    temporary.rename(path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _version(package: str) -> str:

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from podium.data.dataset.jpeg import jpeg_header
-from podium.data.dataset.manifest import Manifest, Shard, damaged, publish, read_manifest, temporary_name
+from podium.data.dataset.manifest import Manifest, Shard, damaged, read_manifest
 from podium.errors import UserError
+from podium.host.files import publish, temporary_name
 
 _SCHEMA = pa.schema(
     [

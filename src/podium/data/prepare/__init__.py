@@ -21,13 +21,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from podium.data.dataset.manifest import WORK, Shard, damaged, has_manifest, read_manifest, write_atomic, write_manifest
+from podium.data.dataset.manifest import WORK, Shard, damaged, has_manifest, read_manifest, write_manifest
 from podium.data.decode import decode_pixels
 from podium.data.prepare.journal import Journal, LeftOut
 from podium.data.prepare.layout import assign_splits, lay_out
 from podium.data.prepare.sources import Found, Scan, find, number_classes, scan_archive, scan_folder
 from podium.data.prepare.transfer import Transfer, read_image, unusable
 from podium.errors import UserError
+from podium.host.files import write_atomic
 
 REPORT = "report.json"
 _PLAN_VERSION = 3  # goes up when the same source and options would give other shards

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from podium.data.dataset.manifest import WORK, Shard, has_manifest, write_atomic
+from podium.data.dataset.manifest import WORK, Shard, has_manifest
 from podium.errors import UserError
+from podium.host.files import write_atomic
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 the user's cache directory first.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,14 +13,10 @@ from podium.data.dataset.manifest import MANIFEST, write_manifest
 from podium.data.dataset.shards import write_split
 from podium.data.prepare import demo
 from podium.errors import UserError
+from podium.host.paths import cache_directory
 
 _DEMO_SEED = 0
 _DEMO_VERSION = 1  # goes up when the same seed gives other images
-
-
-def cache_directory() -> Path:
-    """$XDG_CACHE_HOME/podium, by default ~/.cache/podium."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium"
 
 
 def locate(data: str | None, console: Console, options: prepare.PrepareOptions = prepare.FOR_TRAINING) -> Path:

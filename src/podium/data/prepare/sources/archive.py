@@ -17,13 +17,13 @@ from typing import Any, BinaryIO
 import fsspec
 import pyarrow as pa
 
-from podium.data.dataset.manifest import NO_ROOM, publish, temporary_name
 from podium.data.prepare.sources.find import SourceFile, choose_split, split_in_name
 from podium.data.prepare.sources.parquet import scan_parquet
 from podium.data.prepare.sources.rows import SCHEMA
 from podium.data.prepare.sources.tar import scan_tar
 from podium.data.prepare.sources.tfrecord import is_tfrecord, scan_tfrecord
 from podium.errors import UserError
+from podium.host.files import NO_ROOM, publish, temporary_name
 
 _DECOMPRESS: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": gzip.open,

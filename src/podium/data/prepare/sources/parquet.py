@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from podium.data.dataset.manifest import NO_ROOM, publish, temporary_name
 from podium.data.prepare.sources.rows import Rows
 from podium.errors import UserError
+from podium.host.files import NO_ROOM, publish, temporary_name
 
 _IMAGE_COLUMNS = ("image", "img", "jpg", "jpeg", "png", "picture")
 _LABEL_COLUMNS = ("label", "labels", "fine_label", "cls", "class", "target")
