@@ -44,6 +44,28 @@ def test_without_wrap_links_it_takes_twice_as_long(shape):
     )
 
 
+@pytest.mark.parametrize("shape", [(4, 6), (6, 4), (3, 5), (8, 16), (2, 12)])
+def test_an_oblong_open_torus_scales_as_a_square_one(shape):
+    """A ring's messages of one tick share links with those that go back over a line, whichever axis is longer: a tick
+    then costs what the busiest link carries, and no link carries a message twice."""
+    ring = ALGORITHMS["ring"]
+    for side in ((4, 4), shape):
+        wrapped = simulate(ring, side, _MESSAGE, _LINK, 0.0).seconds
+        assert simulate(ring, side, _MESSAGE, _LINK, 0.0, (False, False)).seconds == pytest.approx(wrapped)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4, 6), (8, 4)])
+def test_ways_back_along_both_axes_add_their_own_hops(shape):
+    """Where only latency counts, opening both axes costs what opening each of them costs, and no more."""
+
+    def seconds(*wraps: bool) -> float:
+        return simulate(ALGORITHMS["ring"], shape, 1e-3, _LINK, 1.0, wraps).seconds
+
+    closed = seconds(True, True)
+    extra = seconds(False, True) - closed, seconds(True, False) - closed
+    assert seconds(False, False) - closed == pytest.approx(sum(extra))
+
+
 def test_on_the_multipod_one_colour_beats_two():
     """128×32 with the long axis open: the second colour would send half of the data over the open axis first. The TPU
     compiler chooses one colour there as well."""

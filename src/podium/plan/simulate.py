@@ -37,7 +37,8 @@ class _Wires:
     direct: np.ndarray  # int [messages]: senders
     direct_link: np.ndarray  # int [messages]
     around: np.ndarray  # int [messages]: senders
-    around_links: np.ndarray  # int [messages, links]
+    around_hops: np.ndarray  # int [messages]: links on the way of each
+    around_links: np.ndarray  # int [sum of around_hops]: those links, one message after the other
 
 
 def simulate(
@@ -84,8 +85,9 @@ def _play(
         sent, hops = ready[route].copy(), np.ones(to.size)
         sent[paths.direct] += load[paths.direct_link]
         if len(paths.around):
-            sent[paths.around] += load[paths.around_links].max(1)
-            hops[paths.around] = paths.around_links.shape[1]
+            starts = np.cumsum(paths.around_hops) - paths.around_hops
+            sent[paths.around] += np.maximum.reduceat(load[paths.around_links], starts)
+            hops[paths.around] = paths.around_hops
         received = np.empty_like(sent)
         received[to] = sent + hops * hop_seconds
         ready[route] = np.maximum(received, sent)
@@ -105,17 +107,15 @@ def _wires(to: np.ndarray, shape: tuple[int, int], wraps: tuple[bool, bool]) -> 
     direction = np.where(forward, _FORWARD, _BACKWARD)
     direct_link = _link(direct, axis[direct], direction[direct])
     senders = nodes[around]
-    if not len(senders):
-        return _Wires(direct, direct_link, senders, np.zeros((0, 0), int))
-    # A ring through all nodes has messages along both axes in one tick: shorter ways are repeated to the longest.
-    longest = int(length[senders].max()) - 1
-    links = np.empty((len(senders), longest), int)
-    for k, node in enumerate(senders):
-        line = _line(int(node), int(axis[node]), shape)
-        inner = line[1:][::-1] if at[node] else line[:-1]
-        hops = _link(inner, np.full(len(inner), axis[node]), np.full(len(inner), _BACKWARD if at[node] else _FORWARD))
-        links[k] = np.resize(hops, longest)
-    return _Wires(direct, direct_link, senders, links)
+    around_links = [_back(int(node), int(axis[node]), shape) for node in senders]
+    return _Wires(direct, direct_link, senders, length[senders] - 1, np.concatenate(around_links or [np.zeros(0, int)]))
+
+
+def _back(node: int, axis: int, shape: tuple[int, int]) -> np.ndarray:
+    """The links from one end of a line, which is `node`, to its other end."""
+    line = _line(node, axis, shape)
+    inner, direction = (line[:-1], _FORWARD) if node == line[0] else (line[:0:-1], _BACKWARD)
+    return _link(inner, np.full(len(inner), axis), np.full(len(inner), direction))
 
 
 def _line(node: int, axis: int, shape: tuple[int, int]) -> np.ndarray:
