@@ -6,38 +6,20 @@ last, oneDNN, in a process of its own: how memory is kept is a process's setting
 import contextlib
 import multiprocessing
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import Any
 
 import jax
-import numpy as np
 
 from podium.bench import timing
+from podium.bench.step_case import CASES, Case, random_batch
 from podium.errors import UserError
 from podium.host.malloc import keep
 from podium.mesh import build_mesh, find_devices
 from podium.recipe.reading import from_dict
 from podium.recipe.torus import lay_out
 from podium.step.programs import build_step
-
-
-@dataclass(frozen=True)
-class Case:
-    model: str
-    stem: str
-    image_size: int
-    batch: int
-    classes: int
-    steps: int
-
-
-CASES = {
-    "cifar": Case("resnet7", "patches", 32, 128, 10, 8),
-    "cifar-narrow": Case("resnet20", "conv3", 32, 128, 10, 2),
-    "resnet50": Case("resnet50", "conv7", 224, 16, 1000, 1),
-}
 
 
 def run(case_names: tuple[str, ...], rounds: int) -> dict[str, Any]:
@@ -110,16 +92,10 @@ def _pytorch(case: Case) -> Iterator[Callable[[], int]]:
 
 
 def _serve_pytorch(case: Case, connection: Connection) -> None:
-    from podium.bench import torch_step
+    from podium.bench import torch_step  # PyTorch comes with the bench extra, and is loaded in this process alone
 
     run = torch_step.build(case)
     with contextlib.suppress(EOFError):  # the benchmark has ended
         while True:
             connection.recv()
             connection.send(run())
-
-
-def random_batch(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    image = rng.integers(0, 256, (case.batch, case.image_size, case.image_size, 3), dtype=np.uint8)
-    return image, rng.integers(0, case.classes, case.batch, dtype=np.int32)

@@ -3,17 +3,14 @@
 import os
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
 
+from podium.bench.step_case import Case, random_batch
 from podium.models.pooled import WIDTHS, patch_filters
 from podium.models.resnet import SHAPES, Shape
-
-if TYPE_CHECKING:
-    from podium.bench.step import Case
 
 _MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)
 _STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
@@ -98,8 +95,6 @@ def _network(case: "Case") -> nn.Sequential:
 
 
 def build(case: "Case") -> Callable[[], int]:
-    from podium.bench.step import random_batch
-
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     model = _network(case).to(memory_format=torch.channels_last)
     loss_of = nn.CrossEntropyLoss(label_smoothing=0.1)
