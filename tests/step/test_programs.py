@@ -17,7 +17,7 @@ from podium.recipe.torus import Shape, lay_out
 from podium.step import programs as programs_module
 from podium.step.losses import cross_entropy, hits
 from podium.step.pixels import normalise_pixels
-from podium.step.programs import build_step
+from podium.step.programs import build_step, parameter_shapes
 from podium.step.update import is_sharded
 
 BATCH, SIZE, CLASSES = 32, 16, 5
@@ -248,6 +248,16 @@ def test_a_tie_and_a_network_that_says_nothing_are_not_right():
     assert hits(logits, label, 2).tolist() == [True, True, False, False]
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_the_shapes_of_weights_are_those_that_a_step_trains(own):
+    recipe, mesh = small_recipe(), build_mesh(lay_out(Shape(1, 2), BATCH, 8), jax.devices()[:2])
+    network = tiny_network(recipe) if own else None
+    trained = jax.eval_shape(build_step(recipe, mesh, network).init).params
+    told = parameter_shapes(recipe, mesh, network)
+    assert jax.tree.structure(told) == jax.tree.structure(trained)
+    assert [(x.shape, x.dtype) for x in jax.tree.leaves(told)] == [(x.shape, x.dtype) for x in jax.tree.leaves(trained)]
+
+
 def test_a_network_with_state_that_no_step_carries_is_refused():
     class Dropping(nnx.Module):
         def __init__(self, rngs):
@@ -260,3 +270,5 @@ def test_a_network_with_state_that_no_step_carries_is_refused():
     mesh = build_mesh(lay_out(Shape(1, 1), BATCH, 8), jax.devices()[:1])
     with pytest.raises(UserError, match=r"the network holds Rng.*carries only nnx.Param and nnx.BatchStat"):
         build_step(small_recipe(), mesh, Dropping)
+    with pytest.raises(UserError, match="the network holds"):
+        parameter_shapes(small_recipe(), mesh, Dropping)

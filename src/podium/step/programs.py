@@ -76,11 +76,8 @@ class Step:
 def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> Step:
     """Programs for `recipe` on `mesh`. `make_model(rngs)` replaces the recipe's network: an NNX module from normalised
     images to logits, best built with `podium.models.build_norm(recipe.model)` as its norm."""
-    dtype = convolution_dtype(recipe, mesh)
-    if make_model is None:
-        models.check(recipe.model, recipe.data.image_size)
-        make_model = partial(models.build_model, recipe.model, recipe.model.classes, dtype)
-    graph = _graph(make_model)
+    make_model = make_model or _recipes_network(recipe, mesh)
+    graph = nnx.graphdef(_network(make_model))
     schedule, update_weights = optim.build_schedule(recipe), build_update(recipe, mesh)
     chips = mesh.size
 
@@ -189,7 +186,17 @@ def _multiplying(recipe: Recipe, mesh: Mesh) -> contextlib.AbstractContextManage
     return contextlib.nullcontext()
 
 
-def _graph(make_model: ModelFactory) -> nnx.GraphDef:
+def parameter_shapes(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> Any:
+    """The weights that `build_step` would train, without their numbers; refuses the networks that it refuses."""
+    return nnx.state(_network(make_model or _recipes_network(recipe, mesh)), nnx.Param)
+
+
+def _recipes_network(recipe: Recipe, mesh: Mesh) -> ModelFactory:
+    models.check(recipe.model, recipe.data.image_size)
+    return partial(models.build_model, recipe.model, recipe.model.classes, convolution_dtype(recipe, mesh))
+
+
+def _network(make_model: ModelFactory) -> nnx.Module:
     """The network without its numbers; a step carries parameters and batch-norm statistics, and nothing else."""
     network = nnx.eval_shape(lambda: make_model(nnx.Rngs(0)))
     others = nnx.state(network, nnx.Not(nnx.Any(nnx.Param, nnx.BatchStat)))
@@ -199,7 +206,7 @@ def _graph(make_model: ModelFactory) -> nnx.GraphDef:
             f"the network holds {', '.join(kinds)}; a step carries only nnx.Param and nnx.BatchStat from one to the "
             "next: leave out what needs more (nnx.Dropout does)"
         )
-    return nnx.graphdef(network)
+    return network
 
 
 def batch_shapes(recipe: Recipe, sharding: NamedSharding, steps: int | None) -> dict[str, jax.ShapeDtypeStruct]:

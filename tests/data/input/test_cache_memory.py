@@ -145,3 +145,8 @@ def test_half_of_the_free_memory_is_for_the_cache(monkeypatch):
     monkeypatch.setattr(cache, "free_memory_bytes", lambda: 8 * GIB)
     assert cache.budget_bytes(0.0) == 4 * GIB
     assert cache.budget_bytes(1.5) == 1_500_000_000  # as the recipe says
+
+
+def test_the_processes_of_a_host_divide_its_budget_and_training_gets_three_quarters():
+    assert cache.divide_budget(1.6, processes_here=1) == cache.CacheBudgets(1_200_000_000, 400_000_000)
+    assert cache.divide_budget(1.6, processes_here=4) == cache.CacheBudgets(300_000_000, 100_000_000)

@@ -5,6 +5,7 @@ image is taken into the cache when it is first asked for, or by `read_ahead`.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -33,6 +34,20 @@ def choose_level(images: ImageSet, share: tuple[int, int], wanted: str, budget_b
 def budget_bytes(cache_gb: float) -> int:
     """As given, or half of the memory that is free now."""
     return int(cache_gb * 1e9) or free_memory_bytes() // 2
+
+
+@dataclass(frozen=True)
+class CacheBudgets:
+    """What one process may keep of the images to train on, and of those to evaluate on."""
+
+    train_bytes: int
+    validation_bytes: int
+
+
+def divide_budget(cache_gb: float, processes_here: int) -> CacheBudgets:
+    """One process's part of the host's budget: three quarters of it for training."""
+    mine = budget_bytes(cache_gb) // processes_here
+    return CacheBudgets(mine * 3 // 4, mine // 4)
 
 
 class Cache:
