@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from podium.data.dataset.shards import ImageSet
 from podium.data.input.loader import TrainLoader
-from podium.errors import UserError
+from podium.host.files import reporting
 from podium.recipe.schema import Data, Recipe
 from podium.step.pixels import normalise_pixels
 
@@ -35,10 +35,8 @@ def preview(data: Path, recipe: Recipe, out: Path) -> None:
     colour = batch["colour"][0] if "colour" in batch else None
     names = [images.classes[label] for label in batch["label"][0]]
     sheet = _sheet(as_seen(batch["image"][0], recipe.data, colour), names)
-    try:
+    with reporting(out, "give another file for the preview"):
         sheet.save(out, "PNG")
-    except OSError as error:
-        raise UserError(f"the preview cannot be written to {out}: {error.strerror}; give another file") from None
 
 
 def as_seen(image: np.ndarray, data: Data, colour: np.ndarray | None) -> np.ndarray:

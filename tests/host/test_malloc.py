@@ -14,7 +14,7 @@ PROGRAM = """
 import json, resource, threading
 import numpy as np
 from podium.host import malloc
-kept = keep()
+kept = malloc.keep()
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     np.empty(1 << 28, np.uint8)[::4096] = 1

@@ -53,7 +53,7 @@ def test_the_page_needs_no_network_and_names_what_does_not_fit(tmp_path):
 @pytest.mark.parametrize("out", ["taken", "taken/deeper"])
 def test_a_place_that_is_no_directory_is_told_before_the_sweep(tmp_path, out):
     (tmp_path / "taken").write_text("a file")
-    with pytest.raises(UserError, match=f"--out {tmp_path / out} cannot be written to"):
+    with pytest.raises(UserError, match=f"{tmp_path / out} could not be written: .*; give another --out"):
         page.make_directory(tmp_path / out)
 
 
@@ -65,5 +65,5 @@ def test_the_directory_is_made_and_left_empty(tmp_path):
 
 def test_what_stands_in_the_way_of_a_file_is_one_line(tmp_path):
     (tmp_path / "sweep.html").mkdir()
-    with pytest.raises(UserError, match="cannot be written to"):
+    with pytest.raises(UserError, match="could not be written: Is a directory; give another --out"):
         page.write(_rows("chips"), tmp_path, "title", "command")

@@ -65,7 +65,10 @@ def test_a_run_that_is_not_where_all_processes_see_it_ends_all(arguments, tmp_pa
     run = os.path.relpath(tmp_path / "run")
     for process in train_together(*[[*arguments, "--run", run]] * 2, last_in=tmp_path):
         assert process.code == 2
-        assert f"cannot be written to {run}: No such file or directory; choose another --run (process" in process.err
+        assert (
+            f"{run}/checkpoints could not be written: No such file or directory; choose another --run (process"
+            in process.err
+        )
 
 
 @pytest.mark.parametrize(

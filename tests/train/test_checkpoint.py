@@ -133,7 +133,7 @@ def test_a_disk_that_does_not_answer_costs_no_checkpoint(saved, tmp_path, monkey
         kept = checkpoints.steps()
         with monkeypatch.context() as patch:
             patch.setattr(checkpoint, "_sha256", does_not_answer)
-            with pytest.raises(UserError, match="cannot be read: Input/output error; make it readable"):
+            with pytest.raises(UserError, match="could not be read: Input/output error; make it readable"):
                 checkpoints.first_step(None, lambda _: None)
         assert checkpoints.first_step(None, lambda _: None) == kept[-1]
         assert checkpoints.steps() == kept

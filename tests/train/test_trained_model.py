@@ -79,7 +79,7 @@ def test_what_training_would_not_take_is_named(tmp_path, content, reason):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"absent\.jpg cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"absent\.jpg could not be read: No such file"):
         _pixels([tmp_path / "absent.jpg"], DATA)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from podium.bench.accuracy import ROWS, is_of
 from podium.errors import UserError
-from podium.host.files import write_atomic
+from podium.host.files import reporting, write_atomic
 from podium.recipe.torus import parse_torus
 from podium.report import chart
 
@@ -21,10 +21,8 @@ Result = dict[str, Any]
 
 def redraw(page: Path, results: Path) -> None:
     """Replaces what stands between `<!-- table NAME -->` and `<!-- end -->`, and writes accuracy-NAME.svg."""
-    try:
+    with reporting(page, "give the page with the tables", action="read"):
         text = page.read_text()
-    except OSError as error:
-        raise UserError(f"{page} cannot be read: {error.strerror}; give the page with the tables") from None
     for table, rows in read(results).items():
         place = re.search(rf"<!-- table {table} -->\n(.*?)<!-- end -->", text, re.DOTALL)
         if not place:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.errors import UserError
+from podium.host.files import write_atomic
 from podium.host.paths import cache_directory
 from podium.plan.hlo import Collective, Program
 from podium.plan.machines import Pod
@@ -186,9 +187,7 @@ def _sources_hash() -> str:
 
 def _write(file: Path, answer: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps(answer))
-    partial.replace(file)
+    write_atomic(file, json.dumps(answer))
 
 
 def _first_line(message: str) -> str:

@@ -5,20 +5,19 @@ network.
 import html
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from podium.errors import UserError
+from podium.host.files import reporting
 from podium.report import chart
 
 _WIDTH, _HEIGHT = 430, 290  # of a panel
 
 
 def make_directory(directory: Path) -> None:
-    """Called before the sweep, which takes minutes: they should not be lost to a place that cannot be written to."""
-    with _writing(directory):
+    """Called before the sweep, which takes minutes: they should not be lost to a place that cannot be written."""
+    with reporting(directory, "give another --out"):
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
@@ -32,18 +31,10 @@ def write(rows: Sequence[dict[str, Any]], directory: Path, title: str, command: 
         "sweep.html": _page(rows, picture, title, command),
         "sweep.json": json.dumps({"command": command, "rows": list(rows)}, indent=1) + "\n",
     }
-    with _writing(directory):
+    with reporting(directory, "give another --out"):
         for name, text in files.items():
             (directory / name).write_text(text)
     return [directory / name for name in files]
-
-
-@contextmanager
-def _writing(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"--out {directory} cannot be written to ({error.strerror}); give another directory") from None
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> str:

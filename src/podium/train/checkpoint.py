@@ -21,7 +21,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from podium.errors import UserError
-from podium.host.files import write_atomic
+from podium.host.files import reporting, sha256, write_atomic
 from podium.host.versions import versions
 from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
@@ -46,10 +46,8 @@ class Checkpoints:
         self._run, self._directory = run, (run / "checkpoints").absolute()
         self.slowest_seconds = 0.0
         self._saving = 0, 0.0
-        try:
+        with reporting(run / "checkpoints", "choose another --run"):
             self._directory.mkdir(exist_ok=True)
-        except OSError as error:
-            raise UserError(f"checkpoints cannot be written to {run}: {error.strerror}; choose another --run") from None
         self._orbax = ocp.AsyncCheckpointer(
             ocp.CompositeCheckpointHandler(),
             async_options=ocp.options.AsyncOptions(post_finalization_callback=self._list_hashes),
@@ -247,12 +245,7 @@ def _on_devices(value: np.ndarray, like: Any) -> jax.Array:
 
 def _hashes(directory: Path) -> dict[str, str]:
     files = sorted(f for f in directory.rglob("*") if f.is_file() and f.parent != directory)
-    return {str(f.relative_to(directory)): _sha256(f) for f in files}
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    return {str(f.relative_to(directory)): sha256(f) for f in files}
 
 
 def _damage(directory: Path) -> str | None:
@@ -261,15 +254,13 @@ def _damage(directory: Path) -> str | None:
     try:
         listed = json.loads((directory / _HASHES).read_text())
         for name, expected in listed.items():
-            if _sha256(directory / name) != expected:
+            if sha256(directory / name) != expected:
                 return f"{name} does not match its SHA-256"
     except FileNotFoundError as error:
         return f"{error.filename} is missing"
     except OSError as error:
-        raise UserError(
-            f"{error.filename or directory} cannot be read: {error.strerror}; make it readable, then run the same "
-            f"command again"
-        ) from error
+        with reporting(error.filename or directory, "make it readable, then run the same command again", action="read"):
+            raise
     except (ValueError, AttributeError):
         return f"{_HASHES} is not a list of hashes"
     return None

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from podium.data.dataset.shards import ImageSet
 from podium.errors import UserError
-from podium.host.files import write_atomic
+from podium.host.files import reporting, write_atomic
 from podium.recipe.reading import from_dict, to_dict
 from podium.recipe.schema import Recipe
 
@@ -69,13 +69,11 @@ def claim(run: Path, recipe: Recipe, images: ImageSet, from_step: int | None = N
         return list(changed.values())
     if from_step is not None:
         raise UserError(f"--from-step {from_step} needs a run to go back in, and {run} holds none; give its --run")
-    try:
+    with reporting(run, "choose another --run"):
         if run.exists() and any(run.iterdir()):
             raise UserError(f"{run} is not empty and holds no run; choose another --run")
         run.mkdir(parents=True, exist_ok=True)
         _write(run, info)
-    except OSError as error:
-        raise UserError(f"cannot write to {run}: {error.strerror}; choose another --run") from None
     return []
 
 

@@ -13,6 +13,7 @@ from podium.data.dataset.shards import ImageSet
 from podium.data.input.augment import eval_crops
 from podium.data.input.loader import thread_count
 from podium.errors import UserError
+from podium.host.files import reporting
 from podium.mesh import build_mesh, find_devices
 from podium.recipe.schema import Data, Recipe
 from podium.recipe.torus import Shape, lay_out
@@ -90,10 +91,10 @@ def _pixels(files: Sequence[Path], data: Data) -> np.ndarray:
     """uint8 [file, size, size, 3]: to the bit what evaluation sees of these files once they are prepared."""
     jpegs, sizes = [], []
     for file in files:
+        with reporting(file, "give a readable image", action="read"):
+            image = file.read_bytes()
         try:
-            jpeg, width, height, _ = trainable_jpeg(file.read_bytes())
-        except OSError as error:
-            raise UserError(f"image {file} cannot be read: {error.strerror}; give a readable file") from None
+            jpeg, width, height, _ = trainable_jpeg(image)
         except BadImage as bad:
             raise _undecodable(file, str(bad)) from bad
         jpegs.append(jpeg)

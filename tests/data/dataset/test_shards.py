@@ -76,7 +76,7 @@ def test_record_batches_never_show(
     contents = [bytes([i]) * size for i, size in enumerate(sizes)]
     with (
         pytest.MonkeyPatch.context() as patch,
-        ShardWriter(directory / "train-00000-of-00001.arrow") as writer,
+        ShardWriter.open(directory / "train-00000-of-00001.arrow") as writer,
     ):
         patch.setattr(shards_module, "_BATCH_BYTES", batch_bytes)
         for i, content in enumerate(contents):

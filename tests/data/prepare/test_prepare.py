@@ -388,7 +388,7 @@ def test_files_that_vanish_or_change_meanwhile_are_left_out(tmp_path: Path) -> N
 
     report = prepare(source, tmp_path / "out", PrepareOptions(workers=1), progress=meddle)
     reasons = {item.name: item.reason for item in report.left_out}
-    assert reasons[gone] == "cannot be read: No such file or directory"
+    assert reasons[gone] == "could not be read: No such file or directory"
     assert "it changed while it was prepared" in reasons[changed]
     assert report.images == {"train": 298}
 
@@ -433,7 +433,7 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path, name: str) -> N
     (tmp_path / "out" / name).write_text('{"name": "an app", "icons": []}')
     with pytest.raises(UserError, match="holds other files"):
         prepare(_folder(tmp_path / "in"), tmp_path / "out")
-    with pytest.raises(UserError, match="cannot be made"):
+    with pytest.raises(UserError, match="could not be made"):
         prepare(tmp_path / "in", tmp_path / "out" / name)
 
 
@@ -617,7 +617,7 @@ def test_an_archive_that_is_gone_meanwhile_ends_the_run_instead_of_losing_images
         if stage == "writing images" and gone.exists():
             gone.rename(tmp_path / "gone")
 
-    with pytest.raises(UserError, match=f"{gone} cannot be read .No such file or directory.; put it back and run"):
+    with pytest.raises(UserError, match=f"{gone} could not be read: No such file or directory; put it back and run"):
         prepare(source, tmp_path / "out", PrepareOptions(workers=1), progress=meddle)
     if gone == source:
         (tmp_path / "gone").rename(source)

@@ -6,12 +6,11 @@ mapped files. Nothing here decodes a JPEG or decides an order.
     DIR/train-00000-of-00004.arrow   columns: image, label, width, height, name
 """
 
-import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ import pyarrow as pa
 from podium.data.dataset.jpeg import jpeg_header
 from podium.data.dataset.manifest import Manifest, Shard, damaged, read_manifest
 from podium.errors import UserError
-from podium.host.files import publish, temporary_name
+from podium.host.files import replacing, sha256
 
 _SCHEMA = pa.schema(
     [
@@ -48,16 +47,26 @@ def shard_name(split: str, index: int, count: int) -> str:
 
 
 class ShardWriter:
-    """Writes one shard in bounded memory. At the end of the `with` block the file is whole and on the disk
-    and gets its name, and `shard` tells about it; an exception leaves nothing behind."""
+    """Collects the rows of one shard and writes them in bounded memory."""
 
     shard: Shard
+    """Known at the end of `open`'s block, when the file is whole and on the disk and has its name."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._temporary = path, temporary_name(path)
-        self._writer = pa.ipc.new_file(str(self._temporary), _SCHEMA)
+    def __init__(self, file: pa.ipc.RecordBatchFileWriter) -> None:
+        self._file = file
         self._rows: list[tuple[bytes, int, int, int, str]] = []
         self._rows_bytes = self._written = 0
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path) -> Iterator["ShardWriter"]:
+        """A writer of `path`; an exception in the block leaves nothing behind."""
+        with replacing(path) as temporary:
+            with pa.ipc.new_file(str(temporary), _SCHEMA) as file:
+                writer = cls(file)
+                yield writer
+                writer._flush()
+            writer.shard = Shard(path.name, writer._written, temporary.stat().st_size, sha256(temporary))
 
     def add(self, image: bytes, label: int, width: int, height: int, name: str) -> None:
         self._rows.append((image, label, width, height, name))
@@ -76,26 +85,9 @@ class ShardWriter:
             *(pa.array(np.array(column, dtype=np.int32)) for column in (labels, widths, heights)),
             pa.array(names, pa.string()),
         ]
-        self._writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+        self._file.write_batch(pa.record_batch(columns, schema=_SCHEMA))
         self._written += len(images)
         self._rows, self._rows_bytes = [], 0
-
-    def __enter__(self) -> "ShardWriter":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._flush()
-            self._writer.close()
-            if kind is None:
-                sha256, size_bytes = _sha256(self._temporary), self._temporary.stat().st_size
-                publish(self._temporary, self._path)
-                self.shard = Shard(self._path.name, self._written, size_bytes, sha256)
-        finally:
-            self._temporary.unlink(missing_ok=True)
 
 
 def write_split(directory: str | Path, split: str, images: Iterable[tuple[bytes, int, str]], count: int) -> list[Shard]:
@@ -104,7 +96,7 @@ def write_split(directory: str | Path, split: str, images: Iterable[tuple[bytes,
     shards_wanted, rows, shards = shard_count(count, 0), iter(images), []
     for index in range(shards_wanted):
         first, last = (count * i // shards_wanted for i in (index, index + 1))
-        with ShardWriter(Path(directory) / shard_name(split, index, shards_wanted)) as writer:
+        with ShardWriter.open(Path(directory) / shard_name(split, index, shards_wanted)) as writer:
             for jpeg, label, name in islice(rows, last - first):
                 header = jpeg_header(jpeg)
                 writer.add(jpeg, label, header.width, header.height, name)
@@ -194,14 +186,9 @@ def verify(directory: str | Path) -> Manifest:
     for shard in (shard for shards in manifest.splits.values() for shard in shards):
         path = Path(directory) / shard.file
         try:
-            unchanged = _sha256(path) == shard.sha256
+            unchanged = sha256(path) == shard.sha256
         except OSError as error:
             raise damaged(path, error) from error
         if not unchanged:
             raise damaged(path, "its hash is not the manifest's")
     return manifest
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -28,7 +28,7 @@ from podium.data.prepare.layout import assign_splits, lay_out
 from podium.data.prepare.sources import Found, Scan, find, number_classes, scan_archive, scan_folder
 from podium.data.prepare.transfer import Transfer, read_image, unusable
 from podium.errors import UserError
-from podium.host.files import write_atomic
+from podium.host.files import reporting, write_atomic
 
 REPORT = "report.json"
 _PLAN_VERSION = 3  # goes up when the same source and options would give other shards
@@ -98,7 +98,8 @@ def prepare(
     options, started, directory = options or PrepareOptions(), time.monotonic(), Path(out)
     found = find(os.fspath(source), options.train, options.validation)
     plan = _plan(found, options)
-    try:
+    again = "make room or make it writable, then run the same podium prepare again, and it resumes"
+    with reporting(directory, again):  # a source that cannot be read has its own words before
         report = _finished(directory, plan)
         if report is None or (directory / WORK).exists():  # a kill may have come just before its removal
             with Journal.claim(directory, plan, say) as journal:
@@ -106,12 +107,6 @@ def prepare(
                 report = _finished(directory, plan)
                 report = report or _prepare(found, directory, journal, plan, options, started, progress)
                 journal.close()
-    except BrokenPipeError:  # of a terminal that hears of the progress; a directory has none
-        raise
-    except OSError as error:  # of `out`: a source that cannot be read has its own words before
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        how = "make room or make it writable, then run the same podium prepare again, and it resumes"
-        raise UserError(f"{directory} could not be written: {reason}; {how}") from error
     if options.strict and report.left_out:  # by a preparation that was not
         raise unusable(report.left_out)
     return report

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from podium.data.dataset.manifest import WORK, Shard, has_manifest
 from podium.errors import UserError
-from podium.host.files import write_atomic
+from podium.host.files import reporting, write_atomic
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,8 @@ class Journal:
         """Waits for another process at work on the same directory; refuses a directory that holds something
         else."""
         journal = cls(directory)
-        try:
+        with reporting(directory, "choose a new directory", action="made"):
             directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{directory} cannot be made ({error.strerror}); choose a new directory") from error
         handle = os.open(directory, os.O_RDONLY)
         try:
             _lock(handle, lambda: say(f"waiting for another process that prepares {directory}"))

@@ -12,7 +12,7 @@ from podium.data import prepare
 from podium.data.dataset.manifest import MANIFEST, write_manifest
 from podium.data.dataset.shards import write_split
 from podium.data.prepare import demo
-from podium.errors import UserError
+from podium.host.files import reporting
 from podium.host.paths import cache_directory
 
 _DEMO_SEED = 0
@@ -41,7 +41,7 @@ def _demo(console: Console) -> Path:
         return directory
     console.print(f"making the demo images in {directory}, once", style="dim", highlight=False, soft_wrap=True)
     splits = {"train": demo.TRAIN, "validation": demo.VALIDATION}
-    try:
+    with reporting(directory, "set XDG_CACHE_HOME to another place"):
         directory.mkdir(parents=True, exist_ok=True)
         with Progress(
             TextColumn("demo images"),
@@ -59,9 +59,5 @@ def _demo(console: Console) -> Path:
                     bar.advance(task)
 
             shards = {name: write_split(directory, name, counted(r), len(r)) for name, r in splits.items()}
-    except OSError as error:
-        raise UserError(
-            f"the demo images cannot be written to {directory}: {error.strerror}; set XDG_CACHE_HOME to another place"
-        ) from None
-    write_manifest(directory, demo.CLASSES, shards, plan=directory.name)
+        write_manifest(directory, demo.CLASSES, shards, plan=directory.name)
     return directory

@@ -18,6 +18,7 @@ from podium.data.dataset.shards import ShardWriter
 from podium.data.prepare.journal import Journal, LeftOut, ShardRecord
 from podium.data.prepare.layout import ShardTask
 from podium.errors import UserError
+from podium.host.files import reporting
 
 _REPORT_EVERY = 50  # images
 _IMAGE_BYTES_MAX = 512 * 2**20  # more than the largest image in pixels takes as PNG
@@ -64,7 +65,7 @@ class Transfer:
     def _write(self, task: ShardTask) -> ShardRecord:
         reencoded, left_out = 0, []
         rows, labels = self._rows.take(task.rows).to_pylist(), self._labels[task.rows].tolist()
-        with ShardWriter(self._directory / task.file) as writer:
+        with ShardWriter.open(self._directory / task.file) as writer:
             for place, (row, label) in enumerate(zip(rows, labels, strict=True), start=1):
                 if self._stop.is_set():
                     raise UserError("stopped; run the same podium prepare again, and it resumes")
@@ -108,10 +109,11 @@ def read_image(row: dict[str, Any], *, archived: bool) -> bytes:
         with open(path, "rb", buffering=0) as file:
             image = os.pread(file.fileno(), image_bytes, offset)
     except OSError as error:
-        if archived:  # a lost archive is no fault of its images
-            how = "put it back and run the same podium prepare again, and it resumes"
-            raise UserError(f"{path} cannot be read ({error.strerror}); {how}") from error
-        raise BadImage(f"cannot be read: {error.strerror}") from error
+        if not archived:
+            raise BadImage(f"could not be read: {error.strerror}") from error
+        # A lost archive is no fault of its images.
+        with reporting(path, "put it back and run the same podium prepare again, and it resumes", action="read"):
+            raise
     if len(image) != image_bytes:
         raise BadImage(f"{len(image)} of its {image_bytes} bytes are there: it changed while it was prepared")
     return image

@@ -23,7 +23,7 @@ from podium.data.prepare.sources.rows import SCHEMA
 from podium.data.prepare.sources.tar import scan_tar
 from podium.data.prepare.sources.tfrecord import is_tfrecord, scan_tfrecord
 from podium.errors import UserError
-from podium.host.files import NO_ROOM, publish, temporary_name
+from podium.host.files import NO_ROOM, replacing
 
 _DECOMPRESS: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -89,21 +89,18 @@ def _at_hand(file: SourceFile, copy: Path) -> str:
 
 
 def _copy(source: BinaryIO, path: Path) -> None:
-    temporary = temporary_name(path)
-    with temporary.open("wb") as target:
+    with replacing(path) as temporary, temporary.open("wb") as target:
         shutil.copyfileobj(source, target, 2**20)
-    publish(temporary, path)
 
 
 def _keep(scan: Scan, kept: Path) -> None:
     """Without the path: until the scan is loaded, source and work folder may move, or be named from elsewhere."""
-    temporary, paths = temporary_name(kept), scan.rows["path"].unique().to_pylist()
+    paths = scan.rows["path"].unique().to_pylist()
     copy = next((Path(path).name for path in paths if Path(path).parent == kept.parent), None)
     about = json.dumps([scan.kind, scan.classes, scan.may_count_from_one, copy])
     rows = scan.rows.drop_columns("path").replace_schema_metadata({"scan": about})
-    with pa.ipc.new_file(str(temporary), rows.schema) as writer:
+    with replacing(kept) as temporary, pa.ipc.new_file(str(temporary), rows.schema) as writer:
         writer.write_table(rows)
-    publish(temporary, kept)
 
 
 def _load(kept: Path, file: SourceFile) -> Scan | None:

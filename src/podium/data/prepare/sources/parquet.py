@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from podium.data.prepare.sources.rows import Rows
 from podium.errors import UserError
-from podium.host.files import NO_ROOM, publish, temporary_name
+from podium.host.files import NO_ROOM, replacing
 
 _IMAGE_COLUMNS = ("image", "img", "jpg", "jpeg", "png", "picture")
 _LABEL_COLUMNS = ("label", "labels", "fine_label", "cls", "class", "target")
@@ -19,12 +19,12 @@ _LABEL_COLUMNS = ("label", "labels", "fine_label", "cls", "class", "target")
 
 def scan_parquet(path: str, file_name: str, split: str | None, unpacked: Path) -> tuple[list[str], pa.Table]:
     """(class names as declared, the rows); the images go into the file `unpacked`."""
-    rows, temporary, row, offset = Rows(str(unpacked)), temporary_name(unpacked), 0, 0
+    rows, row, offset = Rows(str(unpacked)), 0, 0
     try:
         parquet = pq.ParquetFile(path)
         image_column, label_column = _columns(parquet.schema_arrow, file_name)
         classes = _declared_classes(parquet.schema_arrow, label_column)
-        with temporary.open("wb") as file:
+        with replacing(unpacked) as temporary, temporary.open("wb") as file:
             for batch in parquet.iter_batches(batch_size=256, columns=[image_column, label_column]):
                 images, paths = _images(batch.column(image_column))
                 labels = batch.column(label_column).to_pylist()
@@ -41,7 +41,6 @@ def scan_parquet(path: str, file_name: str, split: str | None, unpacked: Path) -
                         number, class_name = (None, label) if isinstance(label, str) else (label, None)
                         rows.add(name, offset, len(image), split=split, number=number, class_name=class_name)
                         offset += file.write(image)
-        publish(temporary, unpacked)
         return classes, rows.table()
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
