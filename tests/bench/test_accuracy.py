@@ -72,7 +72,7 @@ def trained(small_data, tmp_path_factory):
     folder, said = tmp_path_factory.mktemp("accuracy"), []
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ROWS, "span-4", SMALL)
-        written = accuracy.run(["span-4"], small_data, folder / "results", folder / "runs", say=said.append)
+        written = accuracy.run(["span-4"], small_data, folder / "results", runs=folder / "runs", say=said.append)
     return folder, written, said
 
 
@@ -90,7 +90,7 @@ def test_a_finished_run_is_read_and_joins_the_results_of_other_seeds(trained, mo
     monkeypatch.setitem(ROWS, "span-4", SMALL)
     other = {**written[0], "runs": [{"seed": 0, "accuracy": 0.0}, {"seed": 5, "accuracy": 0.4}]}
     (tmp_path / "span-4.json").write_text(json.dumps(other))
-    again = accuracy.run(["span-4"], "no data is needed", tmp_path, folder / "runs", say=lambda _: None)
+    again = accuracy.run(["span-4"], "no data is needed", tmp_path, runs=folder / "runs", say=lambda _: None)
     assert [run["seed"] for run in again[0]["runs"]] == [0, 5]
     assert again[0]["runs"][0]["accuracy"] == written[0]["runs"][0]["accuracy"]
 
@@ -101,7 +101,7 @@ def test_results_of_what_a_row_was_before_are_dropped(trained, monkeypatch, tmp_
     before = {**written[0], "recipe": {**written[0]["recipe"], "label_smoothing": 0.5}, "runs": [{"seed": 5}]}
     write(tmp_path, before)
     assert accuracy_page.read(tmp_path) == {}
-    again = accuracy.run(["span-4"], "no data is needed", tmp_path, folder / "runs", say=lambda _: None)
+    again = accuracy.run(["span-4"], "no data is needed", tmp_path, runs=folder / "runs", say=lambda _: None)
     assert [run["seed"] for run in again[0]["runs"]] == [0]
     assert list(accuracy_page.read(tmp_path)) == ["span"]
 
@@ -109,21 +109,21 @@ def test_results_of_what_a_row_was_before_are_dropped(trained, monkeypatch, tmp_
 def test_a_finished_run_of_another_recipe_is_not_taken_for_the_row(trained, monkeypatch, tmp_path):
     monkeypatch.setitem(ROWS, "span-4", Row("span", (*SMALL.changes, "optimizer.learning_rate=0.5")))
     with pytest.raises(UserError, match="holds a run of another recipe"):
-        accuracy.run(["span-4"], tmp_path, tmp_path, trained[0] / "runs")
+        accuracy.run(["span-4"], tmp_path, tmp_path, runs=trained[0] / "runs")
 
 
 def test_a_run_that_diverges_is_a_result_and_other_failures_are_not(small_data, monkeypatch, tmp_path):
     monkeypatch.setitem(ROWS, "span-4", Row("span", (*SMALL.changes, "optimizer.learning_rate=1e30")))
-    runs = accuracy.run(["span-4"], small_data, tmp_path, tmp_path / "runs", say=lambda _: None)[0]["runs"]
+    runs = accuracy.run(["span-4"], small_data, tmp_path, runs=tmp_path / "runs", say=lambda _: None)[0]["runs"]
     assert runs[0]["accuracy"] is None
     assert runs[0]["diverged"].startswith("the loss is")
     with pytest.raises(UserError, match="row span-4, seed 0 was not trained"):
-        accuracy.run(["span-4"], tmp_path / "nothing", tmp_path, tmp_path / "more")
+        accuracy.run(["span-4"], tmp_path / "nothing", tmp_path, runs=tmp_path / "more")
 
 
 def test_an_unknown_row_is_answered_with_the_nearest(tmp_path):
     with pytest.raises(UserError, match=r"there is no row 'span4' \(did you mean span-4\?\)"):
-        accuracy.run(["span4"], tmp_path, tmp_path, tmp_path)
+        accuracy.run(["span4"], tmp_path, tmp_path, runs=tmp_path)
 
 
 def test_the_page_shows_mean_and_spread_and_is_stable(tmp_path):

@@ -1,12 +1,13 @@
 import pytest
 
-from podium.bench.allreduce import _bound_seconds, bench_allreduce
+from podium.bench.allreduce import LANES, _bound_seconds, bench_allreduce
 from podium.errors import UserError
+from podium.recipe.torus import Shape
 
 
 def test_two_hosts_on_loopback_agree_on_every_sum() -> None:
     reported = []
-    measured = bench_allreduce(1, 2, sizes_bytes=[4099], repeats=1, report=reported.append)
+    measured = bench_allreduce(Shape(1, 2, LANES), sizes_bytes=[4099], repeats=1, report=reported.append)
     assert measured == reported
     (result,) = (m.to_json() for m in measured)
     assert (result["hosts"], result["links"], result["bytes"]) == (2, "shared", 4099)
@@ -17,17 +18,17 @@ def test_two_hosts_on_loopback_agree_on_every_sum() -> None:
 
 def test_the_bound_counts_all_links_of_a_host() -> None:
     # 16 hosts: each sends 15/16 of 4 MB twice, over four links of 25 MB/s.
-    assert _bound_seconds(4, 4, "200mbit", 4_000_000) == pytest.approx(2 * 15 / 16 * 4e6 / 100e6)
+    assert _bound_seconds(Shape(4, 4), "200mbit", 4_000_000) == pytest.approx(2 * 15 / 16 * 4e6 / 100e6)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rows": 1, "cols": 1}, "torus 1x1 has 1 host"),
-        ({"rows": 2, "cols": 2, "links": "wifi"}, "links='wifi' is not known; use shared"),
-        ({"rows": 2, "cols": 2, "links": "torus", "rate": "7"}, "'7' is not a link rate"),
-        ({"rows": 2, "cols": 2, "repeats": 0}, "repeats=0; use 1 or more"),
-        ({"rows": 2, "cols": 2, "sizes_bytes": [0]}, "size=0; use 1 or more"),
+        ({"torus": Shape(1, 1)}, "torus 1x1 has 1 host"),
+        ({"torus": Shape(2, 2), "links": "wifi"}, "links='wifi' is not known; use shared"),
+        ({"torus": Shape(2, 2), "links": "torus", "rate": "7"}, "'7' is not a link rate"),
+        ({"torus": Shape(2, 2), "repeats": 0}, "repeats=0; use 1 or more"),
+        ({"torus": Shape(2, 2), "sizes_bytes": [0]}, "size=0; use 1 or more"),
     ],
 )
 def test_mistakes_are_named(arguments: dict, message: str) -> None:

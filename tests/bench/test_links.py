@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from podium.bench import links
 from podium.bench.links import links_per_host, next_hop, rate_bytes_per_second, torus_links
 from podium.errors import UserError
+from podium.recipe.torus import Shape
 
 CAN_BUILD = os.geteuid() == 0 and shutil.which("ip") and shutil.which("tc")
 sides = st.integers(1, 6)
@@ -27,7 +28,7 @@ def test_every_host_is_reached_over_the_shortest_way(rows: int, cols: int, data:
     shortest = sum(min((b - a) % n, (a - b) % n) for a, b, n in zip(place, target, (rows, cols), strict=True))
     hops = 0
     while place != target:
-        device, place = next_hop(place, target, rows, cols)
+        device, place = next_hop(place, target, Shape(rows, cols))
         assert device in ("x+", "x-", "y+", "y-")
         hops += 1
     assert hops == shortest
@@ -35,7 +36,7 @@ def test_every_host_is_reached_over_the_shortest_way(rows: int, cols: int, data:
 
 @pytest.mark.parametrize(("torus", "links"), [((4, 4), 4), ((1, 5), 2), ((2, 2), 2), ((1, 2), 1), ((2, 8), 3)])
 def test_links_per_host(torus: tuple[int, int], links: int) -> None:
-    assert links_per_host(*torus) == links
+    assert links_per_host(Shape(*torus)) == links
 
 
 def test_rates() -> None:
@@ -63,7 +64,7 @@ else:
 
     @pytest.mark.parametrize("torus", [(3, 3), (2, 1)])
     def test_hosts_reach_each_other_and_are_gone_afterwards(torus: tuple[int, int]) -> None:
-        with torus_links(*torus, "100mbit") as hosts:
+        with torus_links(Shape(*torus), "100mbit") as hosts:
             assert left_behind(os.getpid())
             talk = [sys.executable, "-c", TALK]
             first, last = hosts[0], hosts[-1]
@@ -80,7 +81,7 @@ else:
         for tool in ("ip", "tc", "tee"):  # no sh is to be found
             (tmp_path / tool).symlink_to(shutil.which(tool))
         monkeypatch.setenv("PATH", str(tmp_path))
-        with torus_links(1, 3, "100mbit") as hosts:
+        with torus_links(Shape(1, 3), "100mbit") as hosts:
             for key, value in (
                 links._SETTINGS | {f"conf/{name}/rp_filter": "0" for name in ("all", "x+", "x-")}
             ).items():
@@ -97,7 +98,7 @@ else:
             "import socket, sys; "
             "socket.socket(type=socket.SOCK_DGRAM).sendto(bytes(int(sys.argv[2])), (sys.argv[1], 9))"
         )
-        with torus_links(1, 3, "100mbit") as hosts:
+        with torus_links(Shape(1, 3), "100mbit") as hosts:
             host, neighbour = hosts[0], hosts[1].address
 
             def sent_bytes() -> list[int]:
@@ -114,8 +115,8 @@ else:
 
     def test_a_killed_owner_leaves_nothing_behind() -> None:
         script = (
-            "import sys\nfrom podium.bench.links import torus_links\n"
-            "with torus_links(1, 3, '100mbit'):\n    print('built', flush=True)\n    sys.stdin.read()"
+            "import sys\nfrom podium.bench.links import torus_links\nfrom podium.recipe.torus import Shape\n"
+            "with torus_links(Shape(1, 3), '100mbit'):\n    print('built', flush=True)\n    sys.stdin.read()"
         )
         environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
         with subprocess.Popen(
@@ -133,11 +134,11 @@ else:
             pass
         stale = f"podium-{ended.pid}-0-0"
         subprocess.run(["ip", "netns", "add", stale], check=True)
-        with torus_links(1, 2, "100mbit"):
+        with torus_links(Shape(1, 2), "100mbit"):
             assert left_behind(ended.pid) == []
 
 else:
 
     def test_without_root_it_says_so() -> None:
-        with pytest.raises(UserError, match="need root"), torus_links(2, 2, "100mbit"):
+        with pytest.raises(UserError, match="need root"), torus_links(Shape(2, 2), "100mbit"):
             pass

@@ -86,6 +86,7 @@ def run(
     names: Sequence[str],
     data: str | Path,
     results: Path,
+    *,
     runs: Path,
     seeds: Sequence[int] = (),
     say: Callable[[str], None] = print,
@@ -103,7 +104,7 @@ def run(
     for name in names:
         for seed in seeds or ROWS[name].seeds:
             machine = timing.machine("jax", "jaxlib", "flax")  # before the run: the commit may move on while it lasts
-            reached = _train(name, seed, data, runs / f"{name}-seed{seed}")
+            reached = _train(name, seed, data, run=runs / f"{name}-seed{seed}")
             written[name] = _record(name, {**reached, "machine": machine}, results / f"{name}.json")
             accuracy = reached["accuracy"]
             say(f"{name}, seed {seed}: {reached['diverged'] if accuracy is None else f'{accuracy:.2%}'}")
@@ -121,7 +122,7 @@ def is_of(name: str, result: dict[str, Any]) -> bool:
     return from_dict(result["recipe"]) == load_recipe("cifar10", ROWS[name].changes)
 
 
-def _train(name: str, seed: int, data: str | Path, run: Path) -> dict[str, Any]:
+def _train(name: str, seed: int, data: str | Path, *, run: Path) -> dict[str, Any]:
     if not _holds(run, load_recipe("cifar10", [*ROWS[name].changes, f"seed={seed}"])):
         arguments = [*train_command(name)[1:], "--set", f"seed={seed}", "--data", str(data), "--run", str(run)]
         why = _run([*arguments, "--json"], ROWS[name].processes)

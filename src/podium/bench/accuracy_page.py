@@ -150,7 +150,7 @@ def _plot_span(rows: list[Result]) -> str:
     local = 4  # below it nothing is learned, and the rest would be drawn as one flat line
     series = chart.Series("top-1", {_span_of(r): accuracies(r) for r in rows if _span_of(r) >= local})
     title = "Batch-norm span, from local up, batch 64 on 16 chips of 4 images"
-    return _draw(title, chart.Axis("examples that share statistics", log=True), "top-1 %", [series])
+    return _draw(title, chart.Axis("examples that share statistics", log=True), "top-1 %", series=[series])
 
 
 def _plot_batch(rows: list[Result]) -> str:
@@ -160,13 +160,13 @@ def _plot_batch(rows: list[Result]) -> str:
         values = {batch: accuracies(_best(rows, batch, optimizer)) for batch in batches}
         series.append(chart.Series(optimizer.upper(), {batch: v for batch, v in values.items() if v}))
     title = "Batch size at fixed epochs, best of the settings tried"
-    return _draw(title, chart.Axis("global batch", log=True), "top-1 %", [s for s in series if s.values])
+    return _draw(title, chart.Axis("global batch", log=True), "top-1 %", series=[s for s in series if s.values])
 
 
 def _plot_chips(rows: list[Result]) -> str:
     drawn = ("chips-1x1-xla", "chips-2x2-torus", "chips-4x4-torus", "processes-4-torus")
     series = [chart.Series(_where(r), _means(_losses(r), 20), dots=False) for r in rows if r["row"] in drawn]
-    return _draw("Training loss on 1, 4 and 16 chips, means of 20 steps", chart.Axis("step"), "loss", series)
+    return _draw("Training loss on 1, 4 and 16 chips, means of 20 steps", chart.Axis("step"), "loss", series=series)
 
 
 def _means(values: dict[int, float], count: int) -> dict[float, Sequence[float]]:
@@ -175,7 +175,7 @@ def _means(values: dict[int, float], count: int) -> dict[float, Sequence[float]]
     return {float(part[-1]): [sum(values[step] for step in part) / len(part)] for part in parts}
 
 
-def _draw(title: str, x: chart.Axis, y_label: str, series: list[chart.Series]) -> str:
+def _draw(title: str, x: chart.Axis, y_label: str, *, series: list[chart.Series]) -> str:
     return chart.draw(chart.Panel(title, x, chart.Axis(y_label), series))
 
 

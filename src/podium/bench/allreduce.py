@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from podium.bench.links import Host, links_per_host, rate_bytes_per_second, shared_loopback, torus_links
 from podium.errors import UserError
+from podium.recipe.torus import Shape
 
 RESNET50_GRADIENT_BYTES = 4 * 25_557_032
 SIZES = (1 << 16, 1 << 20, 1 << 22, 1 << 24, RESNET50_GRADIENT_BYTES)
@@ -41,42 +42,44 @@ class Measured:
 
 
 def bench_allreduce(
-    rows: int,
-    cols: int,
+    torus: Shape,
     links: str = "shared",
+    *,
     rate: str = "200mbit",
-    lanes: int = LANES,
     sizes_bytes: Sequence[int] = SIZES,
     repeats: int = 5,
     report: Callable[[Measured], None] = lambda measured: None,
 ) -> list[Measured]:
-    """Starts rows × cols workers, calls `report` for each size as it is done, and returns all of them."""
+    """Starts a worker at every place of `torus`, each with its lanes; calls `report` for each size as it is done, and
+    returns all of them."""
+    hosts_count = torus.rows * torus.cols
     if links not in ("shared", "torus"):
         raise UserError(f"links={links!r} is not known; use shared (loopback) or torus (rate-limited, needs root)")
-    if rows * cols < 2:
-        raise UserError(f"torus {rows}x{cols} has {rows * cols} host; an all-reduce needs 2 or more, for example 2x2")
+    if hosts_count < 2:
+        name = f"{torus.rows}x{torus.cols}"
+        raise UserError(f"torus {name} has {hosts_count} host; an all-reduce needs 2 or more, for example 2x2")
     for name, given in (("repeats", repeats), *(("size", size) for size in sizes_bytes)):
         if given < 1:
             raise UserError(f"{name}={given}; use 1 or more, for example --repeats 5 --sizes 4194304")
-    place = torus_links(rows, cols, rate) if links == "torus" else shared_loopback(rows * cols)
+    place = torus_links(torus, rate) if links == "torus" else shared_loopback(hosts_count)
     results = []
     with place as hosts, ExitStack() as stack:
-        task = {"rows": rows, "cols": cols, "lanes": lanes, "sizes_bytes": list(sizes_bytes), "repeats": repeats}
+        task = {**torus._asdict(), "sizes_bytes": list(sizes_bytes), "repeats": repeats}
         workers = _start(stack, hosts, task | {"coordinator": f"{hosts[0].address}:{_free_port()}"})
         for line in _lines(workers):
             measured = json.loads(line)
-            bound = _bound_seconds(rows, cols, rate, measured["bytes"]) if links == "torus" else None
-            results.append(Measured(rows * cols, links, bound_seconds=bound, **measured))
+            bound = _bound_seconds(torus, rate, measured["bytes"]) if links == "torus" else None
+            results.append(Measured(hosts_count, links, bound_seconds=bound, **measured))
             report(results[-1])
     return results
 
 
-def _bound_seconds(rows: int, cols: int, rate: str, size_bytes: int) -> float:
+def _bound_seconds(torus: Shape, rate: str, size_bytes: int) -> float:
     """A host must send (N-1)/N of the buffer to be summed elsewhere, and as much again of the sums, over all its
     links."""
-    hosts = rows * cols
+    hosts = torus.rows * torus.cols
     sent_bytes = 2 * (hosts - 1) / hosts * size_bytes
-    return sent_bytes / (links_per_host(rows, cols) * rate_bytes_per_second(rate))
+    return sent_bytes / (links_per_host(torus) * rate_bytes_per_second(rate))
 
 
 @dataclass(frozen=True)

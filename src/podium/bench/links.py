@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from podium.errors import UserError
+from podium.recipe.torus import Shape
 
 _NETNS_ETC = Path("/etc/netns")
 # Large frames: at 1500 bytes each, 16 hosts on two cores are bound by the kernel's work per packet and not by their
@@ -42,6 +44,10 @@ _SETTINGS = {
 }
 
 
+Place = tuple[int, int]
+"""(row, column) of a host."""
+
+
 @dataclass(frozen=True)
 class Host:
     """Where a worker runs: its address and what to put before its command line."""
@@ -50,9 +56,9 @@ class Host:
     command_prefix: tuple[str, ...]
 
 
-def links_per_host(rows: int, cols: int) -> int:
+def links_per_host(torus: Shape) -> int:
     """Two links along an axis; one where both neighbours are the same host; none where there is no other."""
-    return sum(min(size - 1, 2) for size in (rows, cols))
+    return sum(min(size - 1, 2) for size in torus[:2])
 
 
 @contextmanager
@@ -61,8 +67,8 @@ def shared_loopback(hosts: int) -> Iterator[list[Host]]:
 
 
 @contextmanager
-def torus_links(rows: int, cols: int, rate: str) -> Iterator[list[Host]]:
-    """`rate` as tc writes it: 200mbit."""
+def torus_links(torus: Shape, rate: str) -> Iterator[list[Host]]:
+    """A host at every place of the torus; `rate` as tc writes it: 200mbit."""
     rate_bytes_per_second(rate)
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         raise UserError(
@@ -75,7 +81,7 @@ def torus_links(rows: int, cols: int, rate: str) -> Iterator[list[Host]]:
         stdin=subprocess.PIPE, start_new_session=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     try:
-        yield _build(prefix, rows, cols, rate)
+        yield _build(prefix, torus, rate)
     finally:
         guardian.communicate()  # closes its stdin, upon which it removes everything
 
@@ -87,8 +93,8 @@ def rate_bytes_per_second(rate: str) -> float:
     return float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]] / 8
 
 
-def _build(prefix: str, rows: int, cols: int, rate: str) -> list[Host]:
-    places = [(r, c) for r in range(rows) for c in range(cols)]
+def _build(prefix: str, torus: Shape, rate: str) -> list[Host]:
+    places = [(r, c) for r in range(torus.rows) for c in range(torus.cols)]
     name = {place: f"{prefix}{place[0]}-{place[1]}" for place in places}
     address = {(r, c): f"10.77.{r}.{c + 1}" for r, c in places}
     for place in places:
@@ -97,32 +103,21 @@ def _build(prefix: str, rows: int, cols: int, rate: str) -> list[Host]:
         etc.mkdir(parents=True)
         # gloo listens on the address that the host's own name resolves to.
         (etc / "hosts").write_text(f"127.0.0.1 localhost\n{address[place]} {socket.gethostname()}\n")
-    for r, c in places:
-        for device, (other_r, other_c) in _forward_links(r, c, rows, cols):
-            other = name[other_r, other_c]
-            _run(
-                "ip",
-                "link",
-                "add",
-                f"{device}+",
-                "netns",
-                name[r, c],
-                "type",
-                "veth",
-                "peer",
-                "name",
-                f"{device}-",
-                "netns",
-                other,
-            )
     for place in places:
-        _configure(name[place], address, place, rows, cols, rate)
+        for device, other in _forward_links(place, torus):
+            ends = (f"{device}+ netns {name[place]} type veth", f"peer name {device}- netns {name[other]}")
+            _run("ip", "link", "add", *" ".join(ends).split())
+    for place in places:
+        hops = {address[target]: next_hop(place, target, torus) for target in places if target != place}
+        routes = {target: (hop.device, address[hop.neighbour]) for target, hop in hops.items()}
+        _configure(name[place], address[place], routes)
+        _limit(name[place], rate)
     return [Host(address[place], ("ip", "netns", "exec", name[place])) for place in places]
 
 
-def _forward_links(r: int, c: int, rows: int, cols: int) -> list[tuple[str, tuple[int, int]]]:
-    """The links a host opens: one towards +X and one towards +Y. In a ring of two, one link joins both."""
-    links = []
+def _forward_links(place: Place, torus: Shape) -> list[tuple[str, Place]]:
+    """The links a host opens, as (axis, neighbour): one to +X and one to +Y. In a ring of two, one link joins both."""
+    (r, c), (rows, cols, _), links = place, torus, []
     if cols > 2 or (cols == 2 and c == 0):
         links.append(("x", (r, (c + 1) % cols)))
     if rows > 2 or (rows == 2 and r == 0):
@@ -130,24 +125,28 @@ def _forward_links(r: int, c: int, rows: int, cols: int) -> list[tuple[str, tupl
     return links
 
 
-def _configure(
-    name: str, address: dict[tuple[int, int], str], place: tuple[int, int], rows: int, cols: int, rate: str
-) -> None:
-    devices = _run("ip", "-n", name, "-o", "link", "show", "type", "veth")
-    names = [line.split()[1].split("@")[0].rstrip(":") for line in devices.splitlines()]
-    own = address[place]
+def _configure(name: str, own: str, routes: dict[str, tuple[str, str]]) -> None:
+    """Gives a host its address `own` and, for every other address, the (device, neighbour's address) to send by."""
+    devices = _devices(name)
     ip = ["link set lo up", f"addr add {own}/32 dev lo"] + [
-        f"link set {device} mtu {_FRAME_BYTES} gso_max_size {_FRAME_BYTES} up" for device in names
+        f"link set {device} mtu {_FRAME_BYTES} gso_max_size {_FRAME_BYTES} up" for device in devices
     ]
-    for target in address.keys() - {place}:
-        device, neighbour = next_hop(place, target, rows, cols)
-        ip.append(f"route add {address[target]}/32 via {address[neighbour]} dev {device} onlink src {own}")
+    for target, (device, neighbour) in routes.items():
+        ip.append(f"route add {target}/32 via {neighbour} dev {device} onlink src {own}")
     _run("ip", "-n", name, "-batch", "-", stdin="\n".join(ip))
-    tc = [line for device in names for line in _queues(device, rate)]
-    _run("tc", "-n", name, "-batch", "-", stdin="\n".join(tc))
-    settings = _SETTINGS | {f"conf/{device}/rp_filter": "0" for device in ["all", *names]}
+    settings = _SETTINGS | {f"conf/{device}/rp_filter": "0" for device in ["all", *devices]}
     for key, value in settings.items():
         _run("ip", "netns", "exec", name, "tee", f"/proc/sys/net/ipv4/{key}", stdin=value)
+
+
+def _limit(name: str, rate: str) -> None:
+    tc = [line for device in _devices(name) for line in _queues(device, rate)]
+    _run("tc", "-n", name, "-batch", "-", stdin="\n".join(tc))
+
+
+def _devices(name: str) -> list[str]:
+    lines = _run("ip", "-n", name, "-o", "link", "show", "type", "veth").splitlines()
+    return [line.split()[1].split("@")[0].rstrip(":") for line in lines]
 
 
 def _queues(device: str, rate: str) -> list[str]:
@@ -163,20 +162,26 @@ def _queues(device: str, rate: str) -> list[str]:
     ]
 
 
-def next_hop(place: tuple[int, int], target: tuple[int, int], rows: int, cols: int) -> tuple[str, tuple[int, int]]:
-    """(device, neighbour) of the shortest way, along X until the column is right, then along Y."""
-    (r, c), (target_r, target_c) = place, target
+class Hop(NamedTuple):
+    device: str
+    neighbour: Place
+
+
+def next_hop(place: Place, target: Place, torus: Shape) -> Hop:
+    """The first hop of the shortest path, along X until the column is right, then along Y."""
+    (r, c), (target_r, target_c), (rows, cols, _) = place, target, torus
     if c != target_c:
-        forward = (target_c - c) % cols * 2 <= cols
-        return _device("x", c, cols, forward), (r, (c + (1 if forward else -1)) % cols)
-    forward = (target_r - r) % rows * 2 <= rows
-    return _device("y", r, rows, forward), ((r + (1 if forward else -1)) % rows, c)
+        end, column = _towards(c, target_c, cols)
+        return Hop(f"x{end}", (r, column))
+    end, row = _towards(r, target_r, rows)
+    return Hop(f"y{end}", (row, c))
 
 
-def _device(axis: str, index: int, size: int, forward: bool) -> str:
-    if size == 2:
-        forward = index == 0
-    return axis + ("+" if forward else "-")
+def _towards(index: int, target: int, size: int) -> tuple[str, int]:
+    """The end of the link to take around a ring, and the next index. In a ring of two, each host has one link."""
+    forward = (target - index) % size * 2 <= size
+    end = index == 0 if size == 2 else forward
+    return "+" if end else "-", (index + (1 if forward else -1)) % size
 
 
 def _remove(prefix: str) -> None:

@@ -17,35 +17,35 @@ _STD = torch.tensor([0.229, 0.224, 0.225]).view(1, 3, 1, 1)
 
 
 class _Block(nn.Module):
-    def __init__(self, c_in: int, width: int, stride: int, bottleneck: bool) -> None:
+    def __init__(self, c_in: int, width: int, stride: int, *, bottleneck: bool) -> None:
         super().__init__()
         c_out = width * 4 if bottleneck else width
         plan = [(1, 1, width), (3, stride, width), (1, 1, c_out)] if bottleneck else [(3, stride, width), (3, 1, c_out)]
         layers: list[nn.Module] = []
         channels = c_in
         for kernel, step, out in plan:
-            layers += [_conv(channels, out, kernel, step), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
+            layers += [_conv(channels, out, kernel, stride=step), nn.BatchNorm2d(out), nn.ReLU(inplace=True)]
             channels = out
         nn.init.zeros_(layers[-2].weight)
         self.branch = nn.Sequential(*layers[:-1])
         project = stride != 1 or c_in != c_out
         self.shortcut = (
-            nn.Sequential(_conv(c_in, c_out, 1, stride), nn.BatchNorm2d(c_out)) if project else nn.Identity()
+            nn.Sequential(_conv(c_in, c_out, 1, stride=stride), nn.BatchNorm2d(c_out)) if project else nn.Identity()
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu_(self.branch(x) + self.shortcut(x))
 
 
-def _conv(c_in: int, c_out: int, kernel: int, stride: int) -> nn.Conv2d:
+def _conv(c_in: int, c_out: int, kernel: int, *, stride: int) -> nn.Conv2d:
     return nn.Conv2d(c_in, c_out, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def _resnet(shape: Shape, stem: str, classes: int) -> nn.Sequential:
     firsts: dict[str, list[nn.Module]] = {
-        "conv7": [_conv(3, shape.width, 7, 2)],
-        "conv3": [_conv(3, shape.width, 3, 1)],
-        "fold3": [nn.PixelUnshuffle(2), _conv(12, shape.width, 3, 1)],
+        "conv7": [_conv(3, shape.width, 7, stride=2)],
+        "conv3": [_conv(3, shape.width, 3, stride=1)],
+        "fold3": [nn.PixelUnshuffle(2), _conv(12, shape.width, 3, stride=1)],
     }
     layers = [*firsts[stem], nn.BatchNorm2d(shape.width), nn.ReLU(inplace=True)]
     if stem == "conv7":
@@ -54,7 +54,7 @@ def _resnet(shape: Shape, stem: str, classes: int) -> nn.Sequential:
     for stage, blocks in enumerate(shape.blocks):
         width = shape.width * 2**stage
         for i in range(blocks):
-            layers.append(_Block(channels, width, 2 if stage > 0 and i == 0 else 1, shape.bottleneck))
+            layers.append(_Block(channels, width, 2 if stage > 0 and i == 0 else 1, bottleneck=shape.bottleneck))
             channels = width * 4 if shape.bottleneck else width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
@@ -73,9 +73,9 @@ class _Stage(nn.Module):
     def __init__(self, c_in: int, c_out: int) -> None:
         super().__init__()
         self.widen = nn.Sequential(
-            _conv(c_in, c_out, 3, 1), nn.MaxPool2d(2), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True)
+            _conv(c_in, c_out, 3, stride=1), nn.MaxPool2d(2), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True)
         )
-        self.refine = nn.Sequential(_conv(c_out, c_out, 3, 1), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True))
+        self.refine = nn.Sequential(_conv(c_out, c_out, 3, stride=1), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.widen(x)

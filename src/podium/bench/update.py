@@ -22,7 +22,7 @@ def run(torus: str, rounds: int) -> dict[str, Any]:
     timing.check_rounds(rounds)
     shape, devices = find_devices(torus)
     ways = {
-        f"{optimizer} {update}": _step(shape, devices, optimizer, update)
+        f"{optimizer} {update}": _step(shape, devices, optimizer, update=update)
         for optimizer in ("sgd", "lars")
         for update in ("replicated", "sharded")
     }
@@ -39,7 +39,7 @@ def run(torus: str, rounds: int) -> dict[str, Any]:
     }
 
 
-def _step(shape: Shape, devices: Any, optimizer: str, update: str) -> Callable[[], int]:
+def _step(shape: Shape, devices: Any, optimizer: str, *, update: str) -> Callable[[], int]:
     batch_global = _PER_CHIP * shape.chips
     table = to_dict(load_recipe("demo")) | {
         "torus": str(shape),

@@ -112,10 +112,13 @@ class BenchAllreduce(Command):
             bound = f", bound {measured.bound_seconds:.4f} s" if measured.bound_seconds else ""
             print(f"{measured.bytes:>11,} bytes: {times}{bound}", file=sys.stderr if self.json else sys.stdout)
 
-        rows, cols, lanes = parse_torus(self.torus)
-        lanes = lanes if self.torus.count("x") == 2 else allreduce.LANES
+        torus = parse_torus(self.torus)
+        if self.torus.count("x") == 1:
+            torus = torus._replace(lanes=allreduce.LANES)
         sizes = self.sizes or allreduce.SIZES
-        measured = allreduce.bench_allreduce(rows, cols, self.links, self.rate, lanes, sizes, self.repeats, show)
+        measured = allreduce.bench_allreduce(
+            torus, self.links, rate=self.rate, sizes_bytes=sizes, repeats=self.repeats, report=show
+        )
         return [m.to_json() for m in measured]
 
 
@@ -151,7 +154,7 @@ class BenchAccuracy(Command):
             if self.data is None:
                 raise UserError("podium bench accuracy needs CIFAR-10: give --data DIR (podium prepare makes one)")
             data = locate(self.data, console)
-            written = accuracy.run(self.rows, data, self.results, self.runs, self.seeds, console.print)
+            written = accuracy.run(self.rows, data, self.results, runs=self.runs, seeds=self.seeds, say=console.print)
         if self.page:
             accuracy_page.redraw(self.page, self.results)
         return written

@@ -27,7 +27,8 @@ def draw(rows: int, cols: int) -> str:
         x, y = number % columns * width, 34 + number // columns * height
         title = f'<text x="{width / 2:g}" y="16" class="title">tick {number + 1}</text>'
         arrows = [
-            _arrows(route, grid, tick, cols) for route, (grid, tick) in enumerate(zip(grids, together, strict=True))
+            _arrows(route, grid, tick, cols=cols)
+            for route, (grid, tick) in enumerate(zip(grids, together, strict=True))
         ]
         parts.append(f'<g transform="translate({x},{y})">{title}{"".join(arrows)}{_nodes(rows, cols)}</g>')
     return _document(columns * width, 34 + lines * height, parts)
@@ -69,18 +70,18 @@ def _nodes(rows: int, cols: int) -> str:
     )
 
 
-def _arrows(route: int, grid: Grid, tick: Tick, cols: int) -> str:
+def _arrows(route: int, grid: Grid, tick: Tick, *, cols: int) -> str:
     owners = grid.reshape(-1)
     drawn = []
     for node, target in enumerate(tick.to.tolist()):
         chunks = " ".join(
             str(owner) for owner in sorted(owners[tick.start[node] : tick.start[node] + tick.rows].tolist())
         )
-        drawn.append(_arrow(route, _place(node, cols), _place(target, cols), chunks))
+        drawn.append(_arrow(route, _place(node, cols), _place(target, cols), chunks=chunks))
     return "".join(drawn)
 
 
-def _arrow(route: int, start: np.ndarray, end: np.ndarray, chunks: str) -> str:
+def _arrow(route: int, start: np.ndarray, end: np.ndarray, *, chunks: str) -> str:
     """From node to neighbour; over a wrap-around link, out of the picture on the side where the link leaves."""
     way = end - start
     distance = np.abs(way).max()

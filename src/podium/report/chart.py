@@ -65,8 +65,8 @@ def _panel(panel: Panel, width: int, height: int) -> str:
     low = min(ys) if panel.y.low is None else panel.y.low
     high = max(ys) if panel.y.high is None else panel.y.high
     y_ticks = ticks(low, high, panel.y.log)
-    place_x = _scale(xs[0], xs[-1], _LEFT + 12, right - 12, panel.x.log)
-    place_y = _scale(y_ticks[0], y_ticks[-1], bottom, _TOP, panel.y.log)
+    place_x = _scale(xs[0], xs[-1], _LEFT + 12, end=right - 12, log=panel.x.log)
+    place_y = _scale(y_ticks[0], y_ticks[-1], bottom, end=_TOP, log=panel.y.log)
     parts = [
         f'<text class="title" x="{width / 2:g}" y="20">{escape(panel.title)}</text>',
         f'<text x="{(_LEFT + right) / 2:g}" y="{height - 12}">{escape(panel.x.label)}</text>',
@@ -105,7 +105,7 @@ def _path(s: Series, place_x: Callable[[float], float], place_y: Callable[[float
     return "M" + " L".join(f"{place_x(x)},{place_y(sum(s.values[x]) / len(s.values[x]))}" for x in sorted(s.values))
 
 
-def _scale(low: float, high: float, start: float, end: float, log: bool) -> Callable[[float], float]:
+def _scale(low: float, high: float, start: float, *, end: float, log: bool) -> Callable[[float], float]:
     """A function from [low, high] to pixels [start, end]."""
     bend: Callable[[float], float] = math.log if log else float
     span = bend(high) - bend(low) or 1.0
