@@ -14,7 +14,7 @@ from podium.mesh import build_mesh
 from podium.recipe.reading import from_dict
 from podium.recipe.schema import Data
 from podium.recipe.torus import Shape, lay_out
-from podium.step import programs as programs_module
+from podium.step import network as network_module
 from podium.step.losses import cross_entropy, hits
 from podium.step.pixels import normalise_pixels
 from podium.step.programs import build_step, parameter_shapes
@@ -217,7 +217,7 @@ def test_bf16_convolutions_keep_fp32_everything_else():
 
 def test_fp32_is_multiplied_as_fp32_where_the_device_would_round(monkeypatch):
     def products(precision, on_cpu):
-        monkeypatch.setattr(programs_module, "is_cpu", lambda _: on_cpu)
+        monkeypatch.setattr(network_module, "is_cpu", lambda _: on_cpu)
         step = programs(small_recipe(precision=precision), 1, 1, own=False)
         text = step.train.lower(step.init(), next(batches(step, steps=1))).as_text()
         lines = [line for line in text.splitlines() if re.search(r"stablehlo\.(convolution|dot_general)", line)]

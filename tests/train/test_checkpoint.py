@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tests.support.small_runs import At, small_recipe
 
 from podium.errors import UserError
-from podium.step.programs import State
+from podium.step.state import State
 from podium.train import checkpoint
 from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
 from podium.train.loop import train_recipe

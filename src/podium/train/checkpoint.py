@@ -25,7 +25,8 @@ from podium.host.files import reporting, sha256, write_atomic
 from podium.host.versions import versions
 from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
-from podium.step.programs import State, Step
+from podium.step.programs import Step
+from podium.step.state import State
 
 _KEPT = 3
 _HASHES = "hashes.json"

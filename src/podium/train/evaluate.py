@@ -13,7 +13,8 @@ from podium.data.input.loader import EvalLoader
 from podium.data.input.prefetch import Feed, local_rows
 from podium.recipe.schema import Recipe
 from podium.report.events import Evaluated
-from podium.step.programs import State, Step
+from podium.step.programs import Step
+from podium.step.state import State
 
 
 class Evaluator:

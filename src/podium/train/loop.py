@@ -30,7 +30,9 @@ from podium.recipe.schema import Recipe
 from podium.recipe.torus import Torus, lay_out
 from podium.report import events
 from podium.report.files import JsonLines, TensorBoard
-from podium.step.programs import ModelFactory, State, Step, batch_shapes, build_step
+from podium.step.network import ModelFactory
+from podium.step.programs import Step, batch_shapes, build_step
+from podium.step.state import State
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
 from podium.train.evaluate import Evaluator

@@ -22,7 +22,7 @@ from podium.processes.join import is_first, process_count
 from podium.recipe.schema import Recipe
 from podium.report import events
 from podium.report.hosts import ProcessTimes, compare
-from podium.step.programs import Metrics
+from podium.step.state import Metrics
 
 DISPATCHES_AHEAD = 2
 

@@ -18,7 +18,9 @@ from podium.mesh import build_mesh, find_devices
 from podium.recipe.schema import Data, Recipe
 from podium.recipe.torus import Shape, lay_out
 from podium.report.events import Evaluated
-from podium.step.programs import ModelFactory, State, Step, build_step
+from podium.step.network import ModelFactory
+from podium.step.programs import Step, build_step
+from podium.step.state import State
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints
 from podium.train.evaluate import Evaluator

@@ -1,0 +1,42 @@
+"""Judging a network: exact counts over batches with padding, and probabilities. Statistics and weights stay."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from podium.mesh import AXES
+from podium.step.losses import cross_entropy, hits
+from podium.step.network import Network
+from podium.step.state import Batch, Metrics, State
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    network: Network
+
+    def zero_totals(self) -> Metrics:
+        return {
+            "images": jnp.zeros((), jnp.int32),
+            "top1": jnp.zeros((), jnp.int32),
+            "top5": jnp.zeros((), jnp.int32),
+            "loss": jnp.zeros((), jnp.float32),
+        }
+
+    def add(self, state: State, totals: Metrics, batch: Batch) -> Metrics:
+        """The totals with this batch counted in; runs inside `jax.shard_map`."""
+        logits, _ = self.network.forward(state.params, state.stats, batch, train=False)
+        label = batch["label"]
+        counted = label >= 0
+        losses = cross_entropy(logits, jnp.maximum(label, 0), 0.0)
+        of_batch = {
+            "images": counted.sum(),
+            "top1": (hits(logits, label, 1) & counted).sum(),
+            "top5": (hits(logits, label, 5) & counted).sum(),
+            "loss": jnp.where(counted, losses, 0.0).sum(),
+        }
+        return jax.tree.map(lambda total, part: total + lax.psum(part, AXES), totals, of_batch)
+
+    def predict(self, state: State, image: jax.Array) -> jax.Array:
+        return jax.nn.softmax(self.network.forward(state.params, state.stats, {"image": image}, train=False)[0])

@@ -1,0 +1,78 @@
+"""A recipe's network as a function of its numbers: parameters, batch-norm statistics and pixels in, logits out. It
+holds the network's structure, never its numbers, and does not know how they are trained."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.sharding import Mesh
+
+from podium import models
+from podium.errors import UserError
+from podium.mesh import is_cpu
+from podium.recipe.schema import Recipe
+from podium.step.pixels import normalise_pixels
+from podium.step.state import Batch
+
+ModelFactory = Callable[[nnx.Rngs], nnx.Module]
+
+
+@dataclass(frozen=True)
+class Network:
+    recipe: Recipe
+    mesh: Mesh
+    make_model: ModelFactory
+    graph: nnx.GraphDef
+
+    def initial(self) -> tuple[Any, Any]:
+        """Parameters and batch-norm statistics, drawn from the recipe's seed."""
+        model = self.make_model(nnx.Rngs(self.recipe.seed))
+        return nnx.state(model, nnx.Param), nnx.state(model, nnx.BatchStat)
+
+    def forward(self, params: Any, stats: Any, batch: Batch, *, train: bool) -> tuple[jax.Array, Any]:
+        """Logits in fp32, and the statistics after this batch."""
+        model = nnx.merge(self.graph, params, stats, copy=True)
+        model.train() if train else model.eval()
+        with _multiplying(self.recipe, self.mesh):
+            logits = model(normalise_pixels(batch["image"], self.recipe.data, batch.get("colour")))
+        return logits.astype(jnp.float32), nnx.state(model, nnx.BatchStat)
+
+
+def build_network(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> Network:
+    """The recipe's network, or the caller's own."""
+    if make_model is None:
+        models.check(recipe.model, recipe.data.image_size)
+        dtype = convolution_dtype(recipe, mesh)
+        make_model = partial(models.build_model, recipe.model, recipe.model.classes, dtype)
+    return Network(recipe, mesh, make_model, _graph(make_model))
+
+
+def convolution_dtype(recipe: Recipe, mesh: Mesh) -> Any:
+    if recipe.precision == "auto":
+        return jnp.float32 if is_cpu(mesh) else jnp.bfloat16
+    return {"bf16": jnp.bfloat16, "fp32": jnp.float32}[recipe.precision]
+
+
+def _multiplying(recipe: Recipe, mesh: Mesh) -> contextlib.AbstractContextManager[Any]:
+    """Where fp32 is asked for, products of fp32 are: by themselves TPUs and GPUs round their operands first."""
+    if recipe.precision == "fp32" and not is_cpu(mesh):
+        return jax.default_matmul_precision("highest")
+    return contextlib.nullcontext()
+
+
+def _graph(make_model: ModelFactory) -> nnx.GraphDef:
+    """The network without its numbers; a step carries parameters and batch-norm statistics, and nothing else."""
+    network = nnx.eval_shape(lambda: make_model(nnx.Rngs(0)))
+    others = nnx.state(network, nnx.Not(nnx.Any(nnx.Param, nnx.BatchStat)))
+    kinds = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(others)})
+    if kinds:
+        raise UserError(
+            f"the network holds {', '.join(kinds)}; a step carries only nnx.Param and nnx.BatchStat from one to the "
+            "next: leave out what needs more (nnx.Dropout does)"
+        )
+    return nnx.graphdef(network)

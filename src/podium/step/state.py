@@ -1,0 +1,23 @@
+"""What a step is given and gives back: the state that it changes, a batch, and metrics by name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+Batch = dict[str, jax.Array]
+"""image uint8 […, batch, size, size, 3] · label int32 […, batch] (−1: padding) · colour float32 […, batch, 3]"""
+Metrics = dict[str, jax.Array]
+"""Scalars by name. Whatever the training step puts here is reported everywhere: progress events, metrics.jsonl and
+TensorBoard."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class State:
+    """Everything that a step changes."""
+
+    step: Any
+    params: Any
+    stats: Any
+    momenta: Any
