@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from podium.data import decode
 from podium.data.dataset.shards import ImageSet
-from podium.data.input.cache import budget_bytes, choose_level
+from podium.data.input.cache import budget_bytes, cached_bytes, choose_level
 from podium.data.input.loader import TrainLoader, thread_count
 from podium.data.input.prefetch import local_rows
 from podium.errors import UserError
@@ -143,16 +143,14 @@ def _input(recipe: Recipe, mesh: Mesh, data: Path, processes_here: int) -> dict[
     rows = local_rows(batch_sharding(mesh, leading=1), recipe.batch_global)
     uncached = dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, cache="none"))
     loader = TrainLoader(images, uncached, rows)
-    first, last = loader.order.share(rows)
+    share = loader.order.share(rows)
     budget = budget_bytes(recipe.data.cache_gb) // processes_here * 3 // 4  # as the training loop divides it
-    level = choose_level(images, (first, last), recipe.data.cache, budget)
-    pixels = images.sizes[first:last].astype(np.int64).prod(1).sum() * 3
-    stored = sum(shard.bytes for shard in images.shards) * (last - first) // max(1, len(images))
+    level = choose_level(images, share, recipe.data.cache, budget)
     rate, problem = _decode_rate(loader)
     return {
-        "images": last - first,
+        "images": len(share),
         "cache": level,
-        "cache_bytes": int({"pixels": pixels, "bytes": stored, "none": 0}[level]),
+        "cache_bytes": cached_bytes(images, share, level),
         "decode_images_per_second": rate,
         "decode_problem": problem,
     }

@@ -14,6 +14,7 @@ from podium.data.input.cache import Cache, choose_level
 from podium.data.input.loader import EvalLoader, TrainLoader
 from podium.data.input.order import Order
 from podium.data.input.prefetch import Feed, local_rows, to_devices
+from podium.data.input.share import runs
 from podium.errors import UserError
 from podium.mesh import batch_sharding, build_mesh
 from podium.recipe.reading import from_dict
@@ -113,7 +114,7 @@ def test_evaluation_pads_with_label_minus_one(small_data):
 def test_auto_takes_the_fastest_level_that_fits(small_data):
     images = ImageSet.open(small_data, "train")
     pixels = int((images.sizes[:, 0].astype(int) * images.sizes[:, 1] * 3).sum())
-    everything = (0, len(images))
+    everything = runs(np.arange(len(images)))
     assert choose_level(images, everything, "auto", pixels) == "pixels"
     assert choose_level(images, everything, "auto", pixels - 1) == "bytes"
     assert choose_level(images, everything, "auto", 1000) == "none"

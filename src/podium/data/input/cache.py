@@ -12,23 +12,28 @@ import numpy as np
 
 from podium.data import decode
 from podium.data.dataset.shards import ImageSet
+from podium.data.input.share import Share
 from podium.host.memory import free_memory_bytes
 
 _BLACK = np.zeros((1, 1, 3), np.uint8)
 Level = Literal["pixels", "bytes", "none"]
 
 
-def choose_level(images: ImageSet, share: tuple[int, int], wanted: str, budget_bytes: int) -> Level:
+def choose_level(images: ImageSet, share: Share, wanted: str, budget_bytes: int) -> Level:
     """The recipe's level, or for `auto` the fastest one that fits into the budget."""
     if wanted != "auto":
         return wanted  # type: ignore[return-value]
-    sizes = images.sizes[share[0] : share[1]].astype(np.int64)
-    if int((sizes[:, 0] * sizes[:, 1] * 3).sum()) <= budget_bytes:
-        return "pixels"
-    part = (share[1] - share[0]) / max(1, len(images))
-    if sum(shard.bytes for shard in images.shards) * part <= budget_bytes:
-        return "bytes"
-    return "none"
+    levels: tuple[Level, ...] = ("pixels", "bytes", "none")
+    return next(level for level in levels if cached_bytes(images, share, level) <= budget_bytes)
+
+
+def cached_bytes(images: ImageSet, share: Share, level: Level) -> int:
+    """What the whole share takes in memory at a level."""
+    if level == "pixels":
+        return sum(int(images.sizes[part].astype(np.int64).prod(axis=1).sum()) * 3 for part in share)
+    if level == "bytes":
+        return sum(shard.bytes for shard in images.shards) * len(share) // max(1, len(images))
+    return 0
 
 
 def budget_bytes(cache_gb: float) -> int:

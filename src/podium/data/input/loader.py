@@ -16,7 +16,7 @@ from podium.data.dataset.shards import ImageSet
 from podium.data.input.augment import Crops, eval_crops, train_crops
 from podium.data.input.buffers import BatchMemory
 from podium.data.input.cache import Cache, budget_bytes, choose_level
-from podium.data.input.order import Order, evaluation_batch, evaluation_batches
+from podium.data.input.order import Order, evaluation_batch, evaluation_batches, evaluation_share
 from podium.errors import UserError
 from podium.recipe.schema import Data, Recipe
 
@@ -128,7 +128,8 @@ class EvalLoader:
         self.images, self.data, self.batch_global, self.rows = images, data, batch_global, rows
         self.batches = evaluation_batches(len(images), batch_global)
         budget = budget_bytes(data.cache_gb) if budget is None else budget
-        self.cache = Cache(images, choose_level(images, (0, len(images)), data.cache, budget), thread_count(data))
+        share = evaluation_share(len(images), batch_global, rows)
+        self.cache = Cache(images, choose_level(images, share, data.cache, budget), thread_count(data))
         self._memory = BatchMemory()
 
     def new_batch(self) -> HostBatch:

@@ -11,12 +11,13 @@ epoch visits every image exactly once, every batch is full, and a batch may hold
 the next.
 """
 
-import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from podium.data.input import counter_rng
+from podium.data.input.share import Share, join, runs
 
 MAX_VIRTUAL_SHARDS = 1024  # more hosts than this would share a share
 
@@ -27,13 +28,12 @@ class Order:
     batch_global: int
     seed: int
 
-    @property
+    @cached_property
     def virtual_shards(self) -> int:
-        """The most shares that divide the batch evenly; fewer where there are fewer images."""
-        shards = math.gcd(self.batch_global, MAX_VIRTUAL_SHARDS)
-        while shards > self.images:
-            shards //= 2
-        return shards
+        """The most shares that divide the batch evenly, but no more than images. Chips divide the batch too, so there
+        are as many shares as chips at least, and a chip's places reach into few of them."""
+        most = min(self.batch_global, MAX_VIRTUAL_SHARDS, self.images)
+        return next(shards for shards in range(most, 0, -1) if self.batch_global % shards == 0)
 
     def batch(self, step: int, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """(sample, epoch) of the places `rows` (all, if None) of global batch `step`; int64 arrays."""
@@ -51,12 +51,11 @@ class Order:
         index = draw - self._given(shard, epoch)
         return first + counter_rng.permute(index, size, counter_rng.key(self.seed, epoch, shard)), epoch
 
-    def share(self, rows: np.ndarray) -> tuple[int, int]:
-        """[first, last) of the stored images that the places `rows` may ever draw, borders' movement included."""
+    def share(self, rows: np.ndarray) -> Share:
+        """The stored images that the places `rows` may ever draw, borders' movement included."""
         v, n = self.virtual_shards, self.images
-        places = self.batch_global // v
-        first, last = int(rows.min()) // places, int(rows.max()) // places + 1
-        return max(0, first * n // v - 1), min(n, -(-last * n // v) + 1)
+        shard = np.unique(rows // (self.batch_global // v))
+        return join(np.maximum(0, shard * n // v - 1), np.minimum(n, -(-(shard + 1) * n // v) + 1))
 
     def _given(self, shard: np.ndarray, epochs: np.ndarray) -> np.ndarray:
         """Images that the share has given in its first `epochs` epochs."""
@@ -77,3 +76,10 @@ def evaluation_batch(images: int, batch_global: int, index: int, rows: np.ndarra
     """The samples at the places `rows` of evaluation batch `index`, in stored order; −1 pads behind the last."""
     sample = index * batch_global + rows
     return np.where(sample < images, sample, -1)
+
+
+def evaluation_share(images: int, batch_global: int, rows: np.ndarray) -> Share:
+    """The stored images at the places `rows` (ascending) of all evaluation batches."""
+    begins = batch_global * np.arange(evaluation_batches(images, batch_global))[:, None]
+    first, last = (np.minimum(images, begins + end).ravel() for end in runs(rows).ranges.T)
+    return join(first, last)
