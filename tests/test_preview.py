@@ -92,5 +92,5 @@ def test_a_long_class_name_is_cut_to_the_width_of_its_image():
 
 
 def test_a_place_that_cannot_be_written_is_the_users_to_choose(small_data, tmp_path):
-    with pytest.raises(UserError, match=r"nowhere.* could not be written: .*; give another file"):
+    with pytest.raises(UserError, match=r"nowhere.* could not be written: .*; choose a different file"):
         preview(small_data, small_recipe(), tmp_path / "nowhere" / "batch.png")

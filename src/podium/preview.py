@@ -32,10 +32,10 @@ def preview(data: Path, recipe: Recipe, out: Path) -> None:
     batch = loader.new_batch()
     loader.fill(batch, 0)
     loader.cache.close()
-    colour = batch["colour"][0] if "colour" in batch else None
-    names = [images.classes[label] for label in batch["label"][0]]
-    sheet = _sheet(as_seen(batch["image"][0], recipe.data, colour), names)
-    with reporting(out, "give another file for the preview"):
+    seen = {name: part[0] for name, part in batch.items()}  # the one step of the dispatch
+    names = [images.classes[label] for label in seen["label"]]
+    sheet = _sheet(as_seen(seen["image"], recipe.data, seen.get("colour")), names)
+    with reporting(out, "choose a different file for the preview"):
         sheet.save(out, "PNG")
 
 

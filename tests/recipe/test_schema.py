@@ -96,6 +96,14 @@ def test_steps_that_the_run_never_takes_are_refused(override, message):
         ("epoch=3", r"unknown key epoch \(did you mean epochs\?\)"),
         ("image_size=64", r"did you mean data\.image_size"),
         ("model.norm_spam=64", r"did you mean model\.norm_span"),
+        ("optimizer.lr=1", r"unknown key optimizer\.lr \(did you mean optimizer\.learning_rate\?\)"),
+        ("lr=1", r"did you mean optimizer\.learning_rate"),
+        ("batch_size=32", r"unknown key batch_size \(did you mean batch_global\?\)"),
+        ("data.label_smoothing=0.1", r"did you mean label_smoothing\?"),
+        ("warmup=3", r"did you mean schedule\.warmup_epochs"),
+        ("data.mixup=0.2", r"unknown key data\.mixup; section data has image_size, crop, .*validation_images$"),
+        ("mixture=1", r"unknown key mixture; a recipe has epochs, .*, model, optimizer"),
+        ("optimizer=3", r"optimizer=3 must be a section"),
         ("epochs=many", r"epochs='many' must be a number, not text"),
         ("batch_global=64.5", r"batch_global=64\.5 must be a whole number"),
         ("batch_global=true", r"batch_global=True must be a whole number"),
@@ -105,7 +113,11 @@ def test_steps_that_the_run_never_takes_are_refused(override, message):
         ("data.crop=round", r"not one of resized, shifted, centre"),
         ("optimizer.name=[1]", r"optimizer\.name=\[1\] must be one of sgd, lars"),
         ('optimizer={name = "lars", learning_rate = 1, trust = -1}', r"optimizer\.trust=-1\.0 must be greater than 0"),
-        ("data.max_broken_share=-1", r"max_broken_share=-1\.0 must not be negative"),
+        ("data.max_broken_share=-1", r"max_broken_share=-1\.0 must be at least 0"),
+        ("label_smoothing=1", r"label_smoothing=1\.0 must be at least 0 and below 1"),
+        ("data.min_area=0", r"data\.min_area=0\.0 must be greater than 0 and at most 1"),
+        ("data.train_images=0", r"data\.train_images=0 must be greater than 0"),
+        ("data.std=[1, 2, 0]", r"data\.std=\[1\.0, 2\.0, 0\.0\] must be three numbers \(red, green, blue\) and gr"),
         ("optimizer.name=adam", r"optimizer\.name='adam' must be one of sgd, lars"),
         ("schedule.warmup_epochs=16", r"warmup_epochs=16 must be below epochs"),
         ("torus=2by4", r"not ROWSxCOLS"),
@@ -125,6 +137,8 @@ def test_a_bad_value_ends_in_one_clear_line(override, message):
 def test_missing_keys_and_files_are_named(tmp_path):
     with pytest.raises(UserError, match="lacks batch_global"):
         from_dict({"epochs": 1})
+    with pytest.raises(UserError, match=r"the recipe lacks optimizer\.name; it is one of sgd, lars"):
+        from_dict({**SMALL, "optimizer": {"learning_rate": 0.1}})
     with pytest.raises(UserError, match=r"there is no recipe 'dmo' \(did you mean demo\?\)"):
         load_recipe("dmo")
     broken = tmp_path / "broken.toml"

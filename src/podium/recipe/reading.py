@@ -9,16 +9,26 @@ import math
 import tomllib
 import types
 import typing
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
 from podium.errors import UserError
-from podium.recipe.schema import Data, Model, Optimizer, Recipe, Schedule
+from podium.recipe.keys import all_keys, key_paths, right_key, sections, tag, type_in_words
+from podium.recipe.schema import Recipe
 
 
-def load_recipe(name_or_file: str, overrides: typing.Sequence[str] = ()) -> Recipe:
-    """A shipped recipe by name, or a TOML file by path, with `key=value` overrides applied."""
+def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
+    """A shipped recipe by name, or a TOML file by path, with `key=value` overrides applied as by `--set`.
+
+    >>> from podium import load_recipe
+    >>> load_recipe("demo", ["torus=2x2", "optimizer.learning_rate=0.1"]).optimizer.learning_rate
+    0.1
+    >>> load_recipe("demo", ["batch_size=64"])
+    Traceback (most recent call last):
+    podium.errors.UserError: unknown key batch_size (did you mean batch_global?)
+    """
     text, name = _read(name_or_file)
     try:
         table = tomllib.loads(text)
@@ -54,7 +64,7 @@ def _read(name_or_file: str) -> tuple[str, str]:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"recipe file {name_or_file} cannot be read: {error}; give a TOML file") from None
     raise UserError(
-        f"there is no recipe {name_or_file!r}{_suggest(name_or_file, shipped())}; "
+        f"there is no recipe {name_or_file!r}{_nearest(name_or_file, shipped())}; "
         f"shipped are {', '.join(shipped())}, or give a .toml file"
     )
 
@@ -63,8 +73,8 @@ def _apply(table: dict[str, Any], override: str) -> None:
     key, equals, value = override.partition("=")
     if not equals or not key:
         raise UserError(f"--set {override!r} is not key=value; write for example --set epochs=10")
-    *sections, leaf = key.strip().split(".")
-    for section in sections:
+    *path, leaf = key.strip().split(".")
+    for section in path:
         table = table.setdefault(section, {})
         if not isinstance(table, dict):
             raise UserError(f"--set {override!r}: {section!r} is a value, not a section")
@@ -76,16 +86,24 @@ def _apply(table: dict[str, Any], override: str) -> None:
         table.pop(left_over, None)
 
 
+def _not_of(key: str, chosen: Any) -> set[str]:
+    """The fields that the others of a kind have and `chosen` has not, if `key` chooses one of them."""
+    section, _, leaf = key.partition(".")
+    kinds = sections().get(section, ())
+    for kind in kinds if len(kinds) > 1 else ():
+        if (leaf, chosen) == tag(kind):
+            of_all = {other.name for other in all_keys() if other.section == section}
+            return of_all - {field.name for field in dataclasses.fields(kind)}
+    return set()
+
+
 def _build(cls: Any, table: dict[str, Any], where: str) -> Any:
     """A dataclass from a table, checking every key and type. `where` is the section, for messages."""
     hints = typing.get_type_hints(cls)
     known = {f.name: f for f in dataclasses.fields(cls)}
     for key in table:
-        if f"{where}{key}" in _all_keys() and key not in known:
-            tag = next(iter(known))
-            raise UserError(f"{where}{key} does nothing with {where}{tag}={table[tag]!r}; leave it out")
         if key not in known:
-            raise UserError(f"unknown key {where}{key}{_suggest(key, _all_keys(), where)}")
+            raise _unknown(f"{where}{key}", cls, where)
     missing = [
         name for name, f in known.items()
         if name not in table and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
@@ -95,18 +113,26 @@ def _build(cls: Any, table: dict[str, Any], where: str) -> Any:
     return cls(**{key: _convert(hints[key], value, f"{where}{key}") for key, value in table.items()})
 
 
+def _unknown(key: str, cls: type, where: str) -> UserError:
+    if key in key_paths():  # of another optimizer or schedule
+        field, chosen = tag(cls)
+        return UserError(f"{key} does nothing with {where}{field}={chosen!r}; leave it out")
+    if meant := right_key(key):
+        return UserError(f"unknown key {key} (did you mean {meant}?)")
+    here = ", ".join(f.name for f in dataclasses.fields(cls))
+    return UserError(f"unknown key {key}; {f'section {where[:-1]}' if where else 'a recipe'} has {here}")
+
+
 def _convert(hint: Any, value: Any, key: str) -> Any:
     origin = typing.get_origin(hint)
-    if isinstance(hint, types.UnionType):
-        return _choose_section(typing.get_args(hint), value, key)
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, types.UnionType) or dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
             raise UserError(f"{key}={value!r} must be a section; write [{key}] in the recipe")
-        return _build(hint, value, f"{key}.")
+        return _build(_kind(key, value), value, f"{key}.")
     if origin is Literal:
         choices = typing.get_args(hint)
         if value not in choices:
-            raise UserError(f"{key}={value!r} is not one of {', '.join(choices)}{_suggest(str(value), choices)}")
+            raise UserError(f"{key}={value!r} is not one of {', '.join(choices)}{_nearest(str(value), choices)}")
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
@@ -115,58 +141,30 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise UserError(f"{key}={value!r} must be {_a_name(hint)}, not {_a_name(type(value))}")
+        raise UserError(f"{key}={value!r} must be {type_in_words(hint)}, not {type_in_words(type(value))}")
     if hint is float and not math.isfinite(value):
         raise UserError(f"{key}={value!r} must be a finite number")
     return value
 
 
-def _choose_section(choices: tuple[Any, ...], value: Any, key: str) -> Any:
-    """One of several sections, told apart by its first field (`name` of an optimizer, `decay` of a schedule)."""
-    tag, by_name = _tagged(choices)
-    chosen = value.get(tag) if isinstance(value, dict) else None
-    if not isinstance(chosen, str) or chosen not in by_name:
-        raise UserError(f"{key}.{tag}={chosen!r} must be one of {', '.join(by_name)}")
-    return _build(by_name[chosen], value, f"{key}.")
+def _kind(section: str, table: dict[str, Any]) -> type:
+    """Which of several sections this is, told apart by its first field (`name` of an optimizer, `decay` of a
+    schedule)."""
+    kinds = sections()[section]
+    if len(kinds) == 1:
+        return kinds[0]
+    by_tag = {tag(kind): kind for kind in kinds}
+    field = tag(kinds[0])[0]
+    names = ", ".join(name for _, name in by_tag)
+    if field not in table:
+        raise UserError(f"the recipe lacks {section}.{field}; it is one of {names}")
+    for (_, name), kind in by_tag.items():
+        if table[field] == name:
+            return kind
+    raise UserError(f"{section}.{field}={table[field]!r} must be one of {names}")
 
 
-def _tagged(choices: tuple[Any, ...]) -> tuple[str, dict[str, Any]]:
-    tag = dataclasses.fields(choices[0])[0].name
-    return tag, {typing.get_args(typing.get_type_hints(c)[tag])[0]: c for c in choices}
-
-
-def _not_of(key: str, chosen: Any) -> set[str]:
-    """The fields that the others of a kind have and `chosen` has not, if `key` chooses one of them."""
-    for section, kinds in (("optimizer", typing.get_args(Optimizer)), ("schedule", typing.get_args(Schedule))):
-        tag, by_name = _tagged(kinds)
-        if key == f"{section}.{tag}" and isinstance(chosen, str) and chosen in by_name:
-            of_all = {f.name for kind in kinds for f in dataclasses.fields(kind)}
-            return of_all - {f.name for f in dataclasses.fields(by_name[chosen])}
-    return set()
-
-
-def _all_keys() -> list[str]:
-    sections = {
-        "data": (Data,),
-        "model": (Model,),
-        "optimizer": typing.get_args(Optimizer),
-        "schedule": typing.get_args(Schedule),
-    }
-    keys = [f.name for f in dataclasses.fields(Recipe)]
-    for section, classes in sections.items():
-        keys += sorted({f"{section}.{f.name}" for c in classes for f in dataclasses.fields(c)})
-    return keys
-
-
-def _suggest(given: str, choices: typing.Iterable[str], where: str = "") -> str:
-    """' (did you mean …?)': the nearest choice, where a key in its right section counts as near."""
-    choices = list(choices)
-    same_leaf = [c for c in choices if c.rsplit(".", 1)[-1] == given]
-    near = difflib.get_close_matches(f"{where}{given}", choices, 1) or difflib.get_close_matches(given, choices, 1)
-    found = same_leaf or near
-    return f" (did you mean {found[0]}?)" if found else ""
-
-
-def _a_name(kind: type) -> str:
-    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false", list: "a list"}
-    return names.get(kind, f"a {kind.__name__}")
+def _nearest(given: str, choices: Sequence[str]) -> str:
+    """' (did you mean …?)', or nothing."""
+    near = difflib.get_close_matches(given, choices, 1)
+    return f" (did you mean {near[0]}?)" if near else ""

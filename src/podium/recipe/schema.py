@@ -1,93 +1,167 @@
-"""What a run is, as frozen typed data: read from TOML, changed with `--set key=value`, checked before any device is
-touched. A recipe is inert: it names no device and opens no file of images. An unknown key, a wrong type or a
-combination that cannot work ends in one line that says what to write instead.
+"""What a run is, as frozen typed data. A recipe is inert: it names no device and opens no file of images. Each field
+says here what it means and which values it takes; values that cannot work together are one list, at the end.
+`recipe.reading` makes recipes from TOML files and `--set`.
 """
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from podium.errors import UserError
+from podium.recipe.bounds import above, also_called, at_least, at_most, below, check_bounds, rgb
 from podium.recipe.torus import lay_out, parse_torus
 
 
 @dataclass(frozen=True)
 class Data:
-    """What the network sees of an image."""
+    """What the network sees of an image, and how images are kept and read."""
 
-    image_size: int = 224
-    crop: Literal["resized", "shifted", "centre"] = "resized"
-    min_area: float = 0.08  # of the image, for crop = "resized"
-    shift_pixels: int = 4  # how far a crop = "shifted" may leave the image
-    flip: bool = True
-    colour_jitter: float = 0.0  # brightness, contrast and saturation each change by up to this share
-    eval_share: float = 0.875  # the side of the centre crop, as a share of the image's shorter side
-    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
-    std: tuple[float, ...] = (0.229, 0.224, 0.225)
-    cache: Literal["auto", "pixels", "bytes", "none"] = "auto"
-    cache_gb: float = 0.0  # 0: half of the memory that is free at start
-    threads: int = 0  # 0: one per core
-    max_broken_share: float = 0.01  # of the images met; more end the run
-    train_images: int = 1_281_167  # the data set the recipe was written for; `plan` counts with it
-    validation_images: int = 50_000
+    image_size: Annotated[
+        int, above(0), also_called("resolution", "size"), "Side of the square images that the network sees, in pixels."
+    ] = 224
+    crop: Annotated[
+        Literal["resized", "shifted", "centre"],
+        "How training images are cut. resized: a random part of the image, as for ImageNet; shifted: the whole image "
+        "moved by a few pixels, as for CIFAR; centre: as in evaluation.",
+    ] = "resized"
+    min_area: Annotated[float, above(0), at_most(1), "Smallest part of the image's area that a resized crop shows."] = (
+        0.08
+    )
+    shift_pixels: Annotated[int, at_least(0), "How far a shifted crop may move, in pixels."] = 4
+    flip: Annotated[bool, "Whether half of the training images are mirrored."] = True
+    colour_jitter: Annotated[
+        float,
+        at_least(0),
+        below(1),
+        also_called("color_jitter"),
+        "Brightness, contrast and saturation each change by up to this share.",
+    ] = 0.0
+    eval_share: Annotated[
+        float,
+        above(0),
+        at_most(1),
+        also_called("crop_pct"),
+        "Side of the centre crop in evaluation, as a share of the image's shorter side.",
+    ] = 0.875
+    mean: Annotated[tuple[float, ...], rgb, "Subtracted from pixels in [0, 1]."] = (0.485, 0.456, 0.406)
+    std: Annotated[tuple[float, ...], rgb, above(0), "Pixels are then divided by this."] = (0.229, 0.224, 0.225)
+    cache: Annotated[
+        Literal["auto", "pixels", "bytes", "none"],
+        "What a host keeps of its images in memory: decoded pixels, the files' bytes, or none. auto: the fastest that "
+        "fits.",
+    ] = "auto"
+    cache_gb: Annotated[
+        float, at_least(0), "Memory for the cache, in GB. 0: half of the memory that is free at the start."
+    ] = 0.0
+    threads: Annotated[
+        int, at_least(0), also_called("workers", "num_workers"), "Decoding threads of a host. 0: one per core."
+    ] = 0
+    max_broken_share: Annotated[
+        float, at_least(0), "Share of images that may turn out to be undecodable before the run ends with an error."
+    ] = 0.01
+    train_images: Annotated[
+        int, above(0), "Training images of the data set that the recipe was written for; `podium plan` uses it."
+    ] = 1_281_167
+    validation_images: Annotated[int, at_least(0), "Validation images of that data set."] = 50_000
 
 
 @dataclass(frozen=True)
 class Model:
-    """The network. `norm_span` is the number of examples that share batch-norm statistics, on any number of chips."""
+    """The network."""
 
-    norm_span: int
-    name: str = "resnet50"
-    classes: int = 0  # 0: as many as the data has
-    stem: Literal["conv7", "space_to_depth", "conv3", "fold3", "patches"] = "conv7"  # patches: of resnet7
-    norm_momentum: float = 0.9
-    norm_epsilon: float = 1e-5
-    last_scale: float = 0.0  # what the last norm of a ResNet's blocks starts with; 0: as the identity
+    norm_span: Annotated[
+        int,
+        above(0),
+        "Number of examples that share batch-norm statistics. It means the same on any number of chips.",
+    ]
+    name: Annotated[
+        str, also_called("arch", "architecture"), "The network: resnet50, resnet8, … (a wrong name lists them all)."
+    ] = "resnet50"
+    classes: Annotated[
+        int, at_least(0), also_called("num_classes"), "Number of classes. 0: as many as the data has."
+    ] = 0
+    stem: Annotated[
+        Literal["conv7", "space_to_depth", "conv3", "fold3", "patches"],
+        "The first layer. conv7 for large images, conv3 for small ones; space_to_depth and fold3 are the same with "
+        "pixels folded in pairs; patches is for resnet7.",
+    ] = "conv7"
+    norm_momentum: Annotated[
+        float, at_least(0), below(1), "Share of batch norm's running statistics that a step keeps."
+    ] = 0.9
+    norm_epsilon: Annotated[float, above(0), "Added to the variance in batch norm."] = 1e-5
+    last_scale: Annotated[
+        float, "Initial scale of the last norm in each residual block. At 0 blocks start as the identity."
+    ] = 0.0
+
+
+Rate = Annotated[float, above(0), also_called("lr", "base_lr", "rate"), "Learning rate at the end of the warm-up."]
+Momentum = Annotated[float, at_least(0), below(1), "Share of the last update that is carried into the next."]
+Decay = Annotated[float, at_least(0), also_called("wd"), "Weight decay; batch norm and biases have none."]
 
 
 @dataclass(frozen=True)
 class Sgd:
-    """Momentum SGD; weight decay is added to the gradient, except for batch norm and biases."""
+    """SGD with momentum. Weight decay is added to the gradient."""
 
     name: Literal["sgd"]
-    learning_rate: float
-    momentum: float = 0.9
-    nesterov: bool = True
-    weight_decay: float = 1e-4
+    learning_rate: Rate
+    momentum: Momentum = 0.9
+    nesterov: Annotated[bool, "Whether the gradient is taken ahead of the momentum step."] = True
+    weight_decay: Decay = 1e-4
 
 
 @dataclass(frozen=True)
 class Lars:
-    """LARS; batch norm and biases take plain momentum steps. `variant` is explained in `podium.optim`."""
+    """LARS: each layer's step is scaled by its trust ratio. Batch norm and biases take plain momentum steps."""
 
     name: Literal["lars"]
-    learning_rate: float
-    variant: Literal["tf", "scaled_momentum"] = "tf"
-    momentum: float = 0.9
-    weight_decay: float = 1e-4
-    trust: float = 0.001
+    learning_rate: Rate
+    variant: Annotated[
+        Literal["tf", "scaled_momentum"],
+        "tf: the learning rate scales the momentum when it is applied; scaled_momentum: it scales what is added to the "
+        "momentum, as in MLPerf's reference code.",
+    ] = "tf"
+    momentum: Momentum = 0.9
+    weight_decay: Decay = 1e-4
+    trust: Annotated[float, above(0), also_called("eta", "trust_coefficient"), "Trust coefficient η."] = 0.001
+
+
+Warmup = Annotated[
+    float, at_least(0), also_called("warmup"), "Epochs in which the learning rate rises from 0, in a straight line."
+]
 
 
 @dataclass(frozen=True)
 class Polynomial:
+    """The learning rate falls to 0 as a power of the remaining time."""
+
     decay: Literal["polynomial"]
-    warmup_epochs: float = 5.0
-    power: float = 2.0
+    warmup_epochs: Warmup = 5.0
+    power: Annotated[float, above(0), "1 is a straight line."] = 2.0
 
 
 @dataclass(frozen=True)
 class Cosine:
+    """The learning rate falls to 0 along half a cosine."""
+
     decay: Literal["cosine"]
-    warmup_epochs: float = 5.0
+    warmup_epochs: Warmup = 5.0
 
 
 @dataclass(frozen=True)
 class Steps:
+    """The learning rate falls in steps."""
+
     decay: Literal["steps"]
-    warmup_epochs: float = 5.0
-    at_epochs: tuple[float, ...] = (30.0, 60.0, 80.0)
-    factor: float = 0.1
+    warmup_epochs: Warmup = 5.0
+    at_epochs: Annotated[
+        tuple[float, ...], also_called("milestones"), "Epochs after which the learning rate falls, ascending."
+    ] = (30.0, 60.0, 80.0)
+    factor: Annotated[
+        float, above(0), also_called("gamma"), "The learning rate is multiplied by this at each step."
+    ] = 0.1
 
 
 Optimizer = Sgd | Lars
@@ -96,31 +170,69 @@ Schedule = Polynomial | Cosine | Steps
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training run."""
+    """One training run, as frozen data: the recipe file's keys as fields. It is checked when it is made.
 
-    epochs: float
-    batch_global: int
+    >>> from podium import load_recipe
+    >>> recipe = load_recipe("demo", ["epochs=3", "model.norm_span=16"])
+    >>> recipe.epochs, recipe.model.norm_span, recipe.optimizer.name
+    (3.0, 16, 'sgd')
+    >>> from dataclasses import replace
+    >>> replace(recipe, epochs=-1)
+    Traceback (most recent call last):
+    podium.errors.UserError: epochs=-1 must be greater than 0
+    """
+
+    epochs: Annotated[float, above(0), "Passes over the training images."]
+    batch_global: Annotated[
+        int, above(0), also_called("batch_size", "batch", "global_batch_size"), "Examples per step, over all chips."
+    ]
     model: Model
     optimizer: Optimizer
     schedule: Schedule
     data: Data = field(default_factory=Data)
-    name: str = "custom"
-    seed: int = 0
-    torus: str = "auto"  # ROWSxCOLS or ROWSxCOLSxLANES; on a machine with only a CPU these chips are simulated
-    precision: Literal["auto", "bf16", "fp32"] = "auto"  # of convolutions; auto: bf16, but fp32 on a CPU
-    reduce: Literal["auto", "xla", "ring", "torus"] = (
-        "auto"  # how gradients are summed; auto: xla, measured over sockets
-    )
-    weight_update: Literal["auto", "sharded", "replicated"] = "auto"  # auto: sharded from 8 chips of a CPU on
-    bucket_mb: float = 25.0  # gradients are summed in flat buckets of this size (a replicated xla sum: in XLA's own)
-    label_smoothing: float = 0.0
-    evaluate_every_epochs: float = 4.0
-    steps_per_dispatch: int = 1  # a scan on the device
-    log_every_steps: int = 10
-    max_lost_steps: int = 200  # by a kill at any moment: a checkpoint begins after every half of it
+    name: Annotated[str, "Names the run. Default: the recipe file's name."] = "custom"
+    seed: Annotated[int, at_least(0), "Decides everything random: initial weights, the order of images, crops."] = 0
+    torus: Annotated[
+        str,
+        also_called("mesh", "devices", "chips", "gpus"),
+        "The grid of chips, ROWSxCOLS or ROWSxCOLSxLANES. A machine with only a CPU simulates them. auto: the "
+        "chips that are there.",
+    ] = "auto"
+    precision: Annotated[
+        Literal["auto", "bf16", "fp32"],
+        also_called("dtype", "amp"),
+        "Number format of convolutions. auto: bf16, but fp32 on a CPU.",
+    ] = "auto"
+    reduce: Annotated[
+        Literal["auto", "xla", "ring", "torus"],
+        "How gradients are summed over the chips. auto: xla; between the processes of CPUs, whichever a short "
+        "measurement finds fastest.",
+    ] = "auto"
+    weight_update: Annotated[
+        Literal["auto", "sharded", "replicated"],
+        "Whether each chip updates its share of the weights or all of them. auto: sharded from 8 chips of a CPU on.",
+    ] = "auto"
+    bucket_mb: Annotated[
+        float, above(0), "Gradients are summed in flat buckets of this size, in MB (replicated xla: in XLA's own)."
+    ] = 25.0
+    label_smoothing: Annotated[
+        float, at_least(0), below(1), also_called("smoothing"), "Share of the target spread evenly over all classes."
+    ] = 0.0
+    evaluate_every_epochs: Annotated[
+        float, above(0), also_called("eval_every"), "Epochs between evaluations; the last step is always evaluated."
+    ] = 4.0
+    steps_per_dispatch: Annotated[int, above(0), "Training steps that the device takes without asking the host."] = 1
+    log_every_steps: Annotated[int, above(0), "Steps between lines in the log."] = 10
+    max_lost_steps: Annotated[
+        int, above(0), "Most steps that a kill at any moment may lose; a checkpoint is begun every half of it."
+    ] = 200
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_bounds(self)
+        for conflict in _conflicts(self):
+            raise UserError(conflict)
+        if self.torus != "auto":  # the torus, the batch and the span together
+            lay_out(parse_torus(self.torus), self.batch_global, self.model.norm_span)
 
     @property
     def train_steps(self) -> int:
@@ -139,61 +251,25 @@ class Recipe:
         return dataclasses.replace(self, data=data, model=dataclasses.replace(self.model, classes=classes))
 
 
-def _check(r: Recipe) -> None:
-    """Combinations that cannot work, found before anything is started."""
-    for key, value in [
-        ("epochs", r.epochs),
-        ("bucket_mb", r.bucket_mb), ("batch_global", r.batch_global), ("model.norm_span", r.model.norm_span),
-        ("data.image_size", r.data.image_size), ("steps_per_dispatch", r.steps_per_dispatch),
-        ("log_every_steps", r.log_every_steps),
-        ("max_lost_steps", r.max_lost_steps), ("evaluate_every_epochs", r.evaluate_every_epochs),
-        ("optimizer.learning_rate", r.optimizer.learning_rate), ("model.norm_epsilon", r.model.norm_epsilon),
-        *([("optimizer.trust", r.optimizer.trust)] if isinstance(r.optimizer, Lars) else []),
-        *([("schedule.power", r.schedule.power)] if isinstance(r.schedule, Polynomial) else []),
-        *([("schedule.factor", r.schedule.factor)] if isinstance(r.schedule, Steps) else []),
-    ]:  # fmt: skip
-        if value <= 0:
-            raise UserError(f"{key}={value} must be greater than 0")
-    for key, value in [
-        ("seed", r.seed), ("schedule.warmup_epochs", r.schedule.warmup_epochs), ("model.classes", r.model.classes),
-        ("optimizer.weight_decay", r.optimizer.weight_decay), ("data.shift_pixels", r.data.shift_pixels),
-        ("data.threads", r.data.threads), ("data.cache_gb", r.data.cache_gb),
-        ("data.max_broken_share", r.data.max_broken_share),
-    ]:  # fmt: skip
-        if value < 0:
-            raise UserError(f"{key}={value} must not be negative")
-    for key, value in [
-        ("label_smoothing", r.label_smoothing), ("optimizer.momentum", r.optimizer.momentum),
-        ("model.norm_momentum", r.model.norm_momentum), ("data.colour_jitter", r.data.colour_jitter),
-    ]:  # fmt: skip
-        if not 0 <= value < 1:
-            raise UserError(f"{key}={value} must be at least 0 and below 1")
-    for key, value in [("data.min_area", r.data.min_area), ("data.eval_share", r.data.eval_share)]:
-        if not 0 < value <= 1:
-            raise UserError(f"{key}={value} must be above 0 and at most 1")
-    if len(r.data.mean) != 3 or len(r.data.std) != 3 or min(r.data.std) <= 0:
-        raise UserError("data.mean and data.std need three numbers each, for red, green and blue, std above 0")
+def _conflicts(r: Recipe) -> Iterator[str]:
+    """Fields that are each within their bounds and cannot work together: what is wrong, and what to do."""
     if r.max_lost_steps < 2 * r.steps_per_dispatch:
-        raise UserError(
+        yield (
             f"max_lost_steps={r.max_lost_steps} cannot be kept with steps_per_dispatch={r.steps_per_dispatch}; "
             f"use {2 * r.steps_per_dispatch} or more: a checkpoint is written while the next dispatch runs"
         )
-    if r.schedule.warmup_epochs >= r.epochs:
-        raise UserError(
-            f"schedule.warmup_epochs={r.schedule.warmup_epochs:g} must be below epochs={r.epochs:g}; "
-            f"lower one or raise the other"
-        )
+    warmup = r.schedule.warmup_epochs
+    if warmup >= r.epochs:
+        yield f"schedule.warmup_epochs={warmup:g} must be below epochs={r.epochs:g}; lower one or raise the other"
     if isinstance(r.schedule, Steps):
-        ends = (r.schedule.warmup_epochs, *r.schedule.at_epochs, r.epochs)
+        ends = (warmup, *r.schedule.at_epochs, r.epochs)
         if list(ends) != sorted(ends) or r.epochs in r.schedule.at_epochs:
-            raise UserError(
-                f"schedule.at_epochs={[*r.schedule.at_epochs]} must ascend, from schedule.warmup_epochs="
-                f"{r.schedule.warmup_epochs:g} to below epochs={r.epochs:g}; set schedule.at_epochs too"
+            yield (
+                f"schedule.at_epochs={[*r.schedule.at_epochs]} must ascend, from schedule.warmup_epochs={warmup:g} "
+                f"to below epochs={r.epochs:g}; set schedule.at_epochs too"
             )
     if r.batch_global % r.model.norm_span:
-        raise UserError(
+        yield (
             f"batch_global={r.batch_global} is not divisible by model.norm_span={r.model.norm_span}; "
             f"use a span such as {math.gcd(r.batch_global, r.model.norm_span)}"
         )
-    if r.torus != "auto":  # the torus, the batch and the span together
-        lay_out(parse_torus(r.torus), r.batch_global, r.model.norm_span)

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from podium import optim
 from podium.mesh import batch_sharding, is_cpu, replicated_sharding
+from podium.recipe.batch import eval_batch, train_batch
 from podium.recipe.schema import Recipe
 from podium.step.evaluation import Evaluation
 from podium.step.network import ModelFactory, build_network
@@ -100,11 +100,6 @@ def parameter_shapes(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None
 
 def batch_shapes(recipe: Recipe, sharding: NamedSharding, steps: int | None) -> dict[str, jax.ShapeDtypeStruct]:
     """A batch without its data: of so many steps, as `train` takes it, or as `evaluate` does where `steps` is None."""
-    size, leading = recipe.data.image_size, (recipe.batch_global,) if steps is None else (steps, recipe.batch_global)
-    shapes: dict[str, tuple[tuple[int, ...], Any]] = {"image": ((size, size, 3), jnp.uint8), "label": ((), jnp.int32)}
-    if steps is not None and recipe.data.colour_jitter:
-        shapes["colour"] = ((3,), jnp.float32)
-    return {
-        name: jax.ShapeDtypeStruct((*leading, *shape), dtype, sharding=sharding)
-        for name, (shape, dtype) in shapes.items()
-    }
+    data, examples = recipe.data, recipe.batch_global
+    parts = eval_batch(data, examples) if steps is None else train_batch(data, steps, examples)
+    return {name: jax.ShapeDtypeStruct(*part, sharding=sharding) for name, part in parts.items()}

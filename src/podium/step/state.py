@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 Batch = dict[str, jax.Array]
-"""image uint8 […, batch, size, size, 3] · label int32 […, batch] (−1: padding) · colour float32 […, batch, 3]"""
+"""On the devices; `recipe.batch` says what is in it."""
 Metrics = dict[str, jax.Array]
 """Scalars by name. Whatever the training step puts here is reported everywhere: progress events, metrics.jsonl and
 TensorBoard."""

@@ -9,6 +9,7 @@ import mmap
 import weakref
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 
 class BatchMemory:
@@ -17,7 +18,7 @@ class BatchMemory:
     def __init__(self) -> None:
         self._free: dict[int, list[mmap.mmap]] = {}
 
-    def empty(self, shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
         """An array of arbitrary content that begins at a page."""
         array_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         free = self._free.setdefault(array_bytes, [])

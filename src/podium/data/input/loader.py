@@ -18,12 +18,13 @@ from podium.data.input.buffers import BatchMemory
 from podium.data.input.cache import Cache, budget_bytes, choose_level
 from podium.data.input.order import Order, evaluation_batch, evaluation_batches, evaluation_share
 from podium.errors import UserError
+from podium.recipe.batch import eval_batch, train_batch
 from podium.recipe.schema import Data, Recipe
 
 log = logging.getLogger("podium")
 
 HostBatch = dict[str, np.ndarray]
-"""image uint8 […, rows, size, size, 3] · label int32 […, rows] · with jitter colour float32 […, rows, 3]"""
+"""The places of a batch that this host fills; `recipe.batch` says what is in it."""
 
 
 @dataclass
@@ -72,14 +73,8 @@ class TrainLoader:
 
     def new_batch(self) -> HostBatch:
         """Arrays for one dispatch, their content arbitrary."""
-        steps, rows, size = self.recipe.steps_per_dispatch, len(self.rows), self.recipe.data.image_size
-        batch: HostBatch = {
-            "image": self._memory.empty((steps, rows, size, size, 3), np.uint8),
-            "label": self._memory.empty((steps, rows), np.int32),
-        }
-        if self.recipe.data.colour_jitter:
-            batch["colour"] = self._memory.empty((steps, rows, 3), np.float32)
-        return batch
+        parts = train_batch(self.recipe.data, self.recipe.steps_per_dispatch, len(self.rows))
+        return {name: self._memory.empty(*part) for name, part in parts.items()}
 
     def fill(self, batch: HostBatch, first_step: int) -> None:
         """The batches of steps first_step, first_step + 1, … of one dispatch."""
@@ -133,11 +128,8 @@ class EvalLoader:
         self._memory = BatchMemory()
 
     def new_batch(self) -> HostBatch:
-        size = self.data.image_size
-        return {
-            "image": self._memory.empty((len(self.rows), size, size, 3), np.uint8),
-            "label": self._memory.empty((len(self.rows),), np.int32),
-        }
+        parts = eval_batch(self.data, len(self.rows))
+        return {name: self._memory.empty(*part) for name, part in parts.items()}
 
     def fill(self, batch: HostBatch, index: int) -> None:
         samples = evaluation_batch(len(self.images), self.batch_global, index, self.rows)
