@@ -143,7 +143,7 @@ def test_workers_do_not_load_jax() -> None:
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
     script = tmp_path / "unguarded.py"
-    script.write_text("from podium.data import demo\nnext(demo.images(0, range(5)))\n")
+    script.write_text("from podium.data.prepare import demo\nnext(demo.images(0, range(5)))\n")
     environment_path = {"PYTHONPATH": ":".join(sys.path)}
     output = subprocess.run([sys.executable, str(script)], env=environment_path, capture_output=True, text=True)
     assert "UserError: a process rendering the demo images died" in output.stderr

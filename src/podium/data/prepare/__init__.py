@@ -24,8 +24,9 @@ from rich.progress import Progress as Bars
 from podium.data.dataset.manifest import WORK, Shard, damaged, has_manifest, read_manifest, write_manifest
 from podium.data.decode import decode_pixels
 from podium.data.prepare.journal import Journal, LeftOut
-from podium.data.prepare.layout import assign_splits, lay_out
-from podium.data.prepare.sources import Found, Scan, find, number_classes, scan_archive, scan_folder
+from podium.data.prepare.layout import assign_splits, lay_out, only
+from podium.data.prepare.sources import Found, Scan, find, gather, number_classes, scan_archive, scan_folder
+from podium.data.prepare.sources.rows import coded
 from podium.data.prepare.transfer import Transfer, read_image, unusable
 from podium.errors import UserError
 from podium.host.files import reporting, write_atomic
@@ -124,10 +125,10 @@ def _prepare(
     workers = options.workers or _default_workers(found)
     kind, rows, known_classes, may_count_from_one = _scan(found, journal.work, workers, progress)
     rows, notes = assign_splits(rows, options.validation_share, options.seed, options.unsplit)
-    refused = rows.filter(rows["refused"].is_valid())
-    left_out = [LeftOut(row["name"], row["split"], row["refused"]) for row in refused.to_pylist()]
-    rows = rows.filter(rows["refused"].is_null())
-    splits_left = set(rows["split"].to_pylist())
+    refused = rows["refused"].is_valid().to_numpy()
+    left_out = [LeftOut(row["name"], row["split"], row["refused"]) for row in rows.filter(refused).to_pylist()]
+    rows = only(rows, ~refused)
+    splits_left = coded(rows["split"]).used()
     lost = [item for item in left_out if item.split not in splits_left]  # a whole split of them
     if lost or (left_out and options.strict):
         raise unusable(lost or left_out)
@@ -208,7 +209,7 @@ def _scan(found: Found, work: Path, workers: int, progress: Progress) -> tuple[s
     declared = {tuple(scan.classes) for scan in scans}
     if len(declared) > 1:
         raise UserError("the files of the source declare different class names; prepare them one by one")
-    rows = pa.concat_tables(scan.rows for scan in scans)
+    rows = gather([scan.rows for scan in scans])
     return kinds[0], rows, declared.pop(), any(scan.may_count_from_one for scan in scans)
 
 

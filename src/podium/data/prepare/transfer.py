@@ -4,7 +4,7 @@ release the GIL, and threads, unlike worker processes, end with a killed parent.
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from podium.errors import UserError
 from podium.host.files import reporting
 
 _REPORT_EVERY = 50  # images
+_ROWS_AT_ONCE = 1000
 _IMAGE_BYTES_MAX = 512 * 2**20  # more than the largest image in pixels takes as PNG
 
 
@@ -64,9 +65,8 @@ class Transfer:
 
     def _write(self, task: ShardTask) -> ShardRecord:
         reencoded, left_out = 0, []
-        rows, labels = self._rows.take(task.rows).to_pylist(), self._labels[task.rows].tolist()
         with ShardWriter.open(self._directory / task.file) as writer:
-            for place, (row, label) in enumerate(zip(rows, labels, strict=True), start=1):
+            for place, (row, label) in enumerate(self._listed(task.rows), start=1):
                 if self._stop.is_set():
                     raise UserError("stopped; run the same podium prepare again, and it resumes")
                 try:
@@ -79,8 +79,13 @@ class Transfer:
                     left_out.append(LeftOut(row["name"], task.split, str(bad)))
                 if place % _REPORT_EVERY == 0:
                     self._count(_REPORT_EVERY)
-        self._count(len(rows) % _REPORT_EVERY)
+        self._count(len(task.rows) % _REPORT_EVERY)
         return ShardRecord(writer.shard, reencoded, tuple(left_out))
+
+    def _listed(self, rows: np.ndarray) -> Iterator[tuple[dict[str, Any], int]]:
+        """Row and label of each image; some at a time, since as Python objects they take a kilobyte each."""
+        for some in np.array_split(rows, -(-len(rows) // _ROWS_AT_ONCE)):
+            yield from zip(self._rows.take(some).to_pylist(), self._labels[some].tolist(), strict=True)
 
     def _count(self, images: int) -> None:
         with self._lock:

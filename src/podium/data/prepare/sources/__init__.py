@@ -6,6 +6,6 @@ nothing here looks at a pixel."""
 from podium.data.prepare.sources.archive import Scan, scan_archive
 from podium.data.prepare.sources.find import Found, SourceFile, find
 from podium.data.prepare.sources.folder import scan_folder
-from podium.data.prepare.sources.rows import number_classes
+from podium.data.prepare.sources.rows import gather, number_classes
 
-__all__ = ["Found", "Scan", "SourceFile", "find", "number_classes", "scan_archive", "scan_folder"]
+__all__ = ["Found", "Scan", "SourceFile", "find", "gather", "number_classes", "scan_archive", "scan_folder"]

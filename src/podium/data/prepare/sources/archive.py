@@ -111,5 +111,9 @@ def _load(kept: Path, file: SourceFile) -> Scan | None:
     path = str(kept.with_name(copy)) if copy else file.path
     if copy and not os.path.exists(path):
         return None
-    rows = rows.replace_schema_metadata(None).add_column(0, SCHEMA.field("path"), pa.repeat(path, len(rows)))
+    rows = rows.replace_schema_metadata(None).add_column(0, SCHEMA.field("path"), _one_path(path, len(rows)))
     return Scan(kind, rows, classes, may_count_from_one)
+
+
+def _one_path(path: str, rows: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([path]))

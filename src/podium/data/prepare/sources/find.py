@@ -33,7 +33,7 @@ _NOT_REGULAR = "not a regular file"
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be millions
 class SourceFile:
     path: str
     """Local path, or URL."""

@@ -3,23 +3,25 @@ bytes lie, its split and its class, or why it is refused. `number_classes` then 
 into labels."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from podium.errors import UserError
 
+_CODED = pa.dictionary(pa.int32(), pa.string())  # few texts, each said many times: four bytes an image
+
 SCHEMA = pa.schema(
     [
-        ("path", pa.string()),  # of the file, local or a URL …
+        ("path", _CODED),  # of the file, local or a URL …
         ("offset", pa.int64()),  # … and where in it the image lies
         ("bytes", pa.int64()),
-        ("name", pa.string()),  # for people
-        ("split", pa.string()),  # null: the source does not say
+        ("name", pa.large_string()),  # for people
+        ("split", _CODED),  # null: the source does not say
         ("number", pa.int64()),  # the class as a number, as a name, or as both
-        ("class_name", pa.string()),
-        ("refused", pa.string()),  # the reason, where the image cannot be used
+        ("class_name", _CODED),
+        ("refused", _CODED),  # the reason, where the image cannot be used
     ]
 )
 _CLASSES_MAX = 1_000_000
@@ -59,8 +61,14 @@ class Rows:
     def table(self) -> pa.Table:
         names = SCHEMA.get_field_index("name")
         self._columns[names] = [printable(name) for name in self._columns[names]]
-        arrays = [pa.array(column, field.type) for column, field in zip(self._columns, SCHEMA, strict=True)]
+        arrays = [_column(column, field.type) for column, field in zip(self._columns, SCHEMA, strict=True)]
         return pa.table(arrays, schema=SCHEMA)
+
+
+def _column(values: list, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, pa.string()).dictionary_encode()
+    return pa.array(values, kind)
 
 
 def printable(name: str) -> str:
@@ -73,6 +81,32 @@ def is_utf8(name: str) -> bool:
     return printable(name) == name
 
 
+def gather(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of all tables as one, each column in one piece: taking some rows of it costs as much as those rows,
+    however many there are."""
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A column of texts as numbers."""
+
+    texts: list[str]
+    codes: np.ndarray
+    """int32 [row]: which of the texts; −1 for none."""
+
+    def used(self, rows: np.ndarray | slice = slice(None)) -> set[str]:
+        """The texts of these rows."""
+        return {self.texts[code] for code in np.unique(self.codes[rows]) if code >= 0}
+
+
+def coded(column: pa.ChunkedArray) -> Coded:
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    whole = column.unify_dictionaries().combine_chunks()
+    return Coded(whole.dictionary.to_pylist(), whole.indices.fill_null(-1).to_numpy(zero_copy_only=False))
+
+
 def number_classes(rows: pa.Table, known: Sequence[str], one_based: bool) -> tuple[tuple[str, ...], np.ndarray]:
     """The classes, and the label of each row (int32). Names are numbered in sorted order, as everybody does;
     numbers are kept, but for `one_based` ones (ImageNet's TFRecords keep 0 for "background"), where no image
@@ -82,23 +116,30 @@ def number_classes(rows: pa.Table, known: Sequence[str], one_based: bool) -> tup
     """
     if not len(rows):
         raise UserError("the source has no image; give a folder, archive or file that holds labelled images")
-    numbers, names = rows["number"], rows["class_name"]
+    numbers, names = rows["number"], coded(rows["class_name"])
     if numbers.null_count == 0:
-        labels = numbers.to_numpy()
-        first = int(one_based and labels.min() >= 1)
-        count = max(len(known), int(labels.max()) + 1 - first)
-        if labels.min() < 0 or count > _CLASSES_MAX:
-            raise UserError(f"class numbers go from {labels.min()} to {labels.max()}; they have to count up from 0")
-        classes = [*known, *(str(number + first) for number in range(len(known), count))]
-        for pair in (
-            pa.table([numbers, names], ["number", "name"]).group_by(["number", "name"]).aggregate([]).to_pylist()
-        ):
-            if pair["name"] and pair["number"] - first >= len(known):
-                classes[pair["number"] - first] = pair["name"]
-        return tuple(classes), (labels - first).astype(np.int32)
-    if names.null_count:
+        return _keep_numbers(numbers.to_numpy(), names, known, one_based)
+    if (names.codes < 0).any():
         mixed = "some images have class numbers, others only class names"
         raise UserError(f"{mixed}; give sources of one kind with --train and --validation")
-    classes = sorted(pc.unique(names).to_pylist())
-    labels = pc.index_in(names, pa.array(classes)).to_numpy()
-    return tuple(classes), labels.astype(np.int32)
+    classes = sorted(names.used())
+    place = {name: label for label, name in enumerate(classes)}
+    labels = np.array([place.get(text, -1) for text in names.texts], np.int32)  # −1: of images that are left out
+    return tuple(classes), labels[names.codes]
+
+
+def _keep_numbers(
+    numbers: np.ndarray, names: Coded, known: Sequence[str], one_based: bool
+) -> tuple[tuple[str, ...], np.ndarray]:
+    least, most = int(numbers.min()), int(numbers.max())
+    first = int(one_based and least >= 1)
+    count = max(len(known), most + 1 - first)
+    if least < 0 or count > _CLASSES_MAX:
+        raise UserError(f"class numbers go from {least} to {most}; they have to count up from 0")
+    classes = [*known, *(str(number + first) for number in range(len(known), count))]
+    labels = (numbers - first).astype(np.int32)
+    named = names.codes >= 0
+    for label, code in np.unique(np.stack([labels[named], names.codes[named]]), axis=1).T:
+        if label >= len(known) and names.texts[code]:
+            classes[label] = names.texts[code]
+    return tuple(classes), labels

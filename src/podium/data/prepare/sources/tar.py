@@ -19,7 +19,7 @@ _LABEL_BYTES_MAX = 2**20
 _LABEL_KEYS = ("label", "cls", "class", "class_id", "class_name")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # there may be millions
 class _Member:
     name: str
     offset: int
