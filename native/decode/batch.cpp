@@ -12,14 +12,18 @@
 #include <vector>
 
 #include "crop.h"
+#include "decode.h"
+#include "jpeg.h"
 #include "podium_native.h"
 
 namespace podium {
 namespace {
 
-// work(i, scratch) fills slot i of the batch and returns its status; a slot that fails is left black.
+// work(i, slot, scratch) fills slot i of the batch and returns its status; a slot that fails is left black.
 template <class Cost, class Work>
-void fill_batch(int n, int out_size, uint8_t* out, int threads, int32_t* statuses, Cost cost, Work work) {
+void fill_batch(const podium_batch& batch, Cost cost, Work work) {
+  const int n = batch.count, out_size = batch.out_size;
+  int32_t* statuses = batch.statuses;
   if (out_size < 1 || out_size > PODIUM_MAX_OUT_SIZE) {
     std::fill_n(statuses, n, PODIUM_BAD_BOX);
     return;
@@ -32,9 +36,10 @@ void fill_batch(int n, int out_size, uint8_t* out, int threads, int32_t* statuse
   std::atomic<int> next{0};
   const auto run = [&] {
     Scratch scratch;
+    scratch.plain = (batch.flags & PODIUM_PLAIN) != 0;
     for (int at; (at = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
       const int i = order[at];
-      uint8_t* slot = out + i * slot_bytes;
+      uint8_t* slot = batch.out + i * slot_bytes;
       try {
         statuses[i] = work(i, slot, scratch);
       } catch (const std::bad_alloc&) {
@@ -45,7 +50,7 @@ void fill_batch(int n, int out_size, uint8_t* out, int threads, int32_t* statuse
   };
   std::vector<std::thread> others;
   try {
-    for (int t = 1; t < std::min(threads, n); ++t) others.emplace_back(run);
+    for (int t = 1; t < std::min(batch.threads, n); ++t) others.emplace_back(run);
   } catch (const std::exception&) {
     // No more threads to be had: those there are do the work.
   }
@@ -53,31 +58,40 @@ void fill_batch(int n, int out_size, uint8_t* out, int threads, int32_t* statuse
   for (auto& thread : others) thread.join();
 }
 
-Rect box_at(const int32_t* boxes, int i) {
-  const int32_t* box = boxes + 4 * static_cast<ptrdiff_t>(i);
+Rect box_at(const podium_batch& batch, int i) {
+  const int32_t* box = batch.boxes + 4 * static_cast<ptrdiff_t>(i);
   return {box[0], box[1], box[2], box[3]};
 }
 
-int32_t decode_one(const uint8_t* jpeg, size_t jpeg_bytes, const Rect& box, bool flip, int out_size, uint8_t* out,
-                   Scratch& scratch) {
-  JpegReader reader;
-  int32_t status = reader.open(jpeg, jpeg_bytes);
-  if (status == PODIUM_OK) status = check_box(box, reader.width(), reader.height());
-  Rect have;
-  if (status == PODIUM_OK) status = reader.start(needed(box, reader.width(), reader.height()), &have);
+int32_t decode_one(const podium_batch& batch, int i, uint8_t* slot, Scratch& scratch) {
+  const size_t index_bytes = batch.indexes ? batch.index_bytes[i] : 0;
+  const File file{batch.images[i], batch.image_bytes[i], index_bytes ? batch.indexes[i] : nullptr, index_bytes};
+  Decoded decoded;
+  const int32_t status = decode_box(file, box_at(batch, i), batch.flags, scratch, &decoded);
+  if (batch.stale) batch.stale[i] = decoded.stale;
   if (status != PODIUM_OK) return status;
-  status = reader.read(at_least(scratch.decoded, static_cast<size_t>(have.w) * have.h * 3));
-  if (status != PODIUM_OK) return status;
-  cut(scratch.decoded.data(), have, reader.width(), reader.height(), box, flip, out_size, out, scratch);
+  cut(scratch.decoded.data(), decoded.have, decoded.width, decoded.height, box_at(batch, i), batch.flips[i] != 0,
+      batch.out_size, slot, scratch);
   return PODIUM_OK;
 }
 
-int32_t resize_one(const uint8_t* pixels, int w, int h, const Rect& box, bool flip, int out_size, uint8_t* out,
-                   Scratch& scratch) {
+int32_t resize_one(const podium_batch& batch, int i, uint8_t* slot, Scratch& scratch) {
+  const int w = batch.sizes_wh[2 * i], h = batch.sizes_wh[2 * i + 1];
+  const Rect box = box_at(batch, i);
   const int32_t status = check_box(box, w, h);
   if (status != PODIUM_OK) return status;
-  cut(pixels, {0, 0, w, h}, w, h, box, flip, out_size, out, scratch);
+  cut(batch.images[i], {0, 0, w, h}, w, h, box, batch.flips[i] != 0, batch.out_size, slot, scratch);
   return PODIUM_OK;
+}
+
+// For calls outside a batch: no exception may leave the library.
+template <class Work>
+int32_t guarded(Work work) {
+  try {
+    return work();
+  } catch (const std::exception&) {
+    return PODIUM_NO_MEMORY;
+  }
 }
 
 }  // namespace
@@ -111,30 +125,22 @@ int32_t podium_jpeg_size(const uint8_t* jpeg, size_t jpeg_bytes, int32_t size_wh
   return PODIUM_OK;
 }
 
-void podium_decode_batch(int32_t n, const uint8_t* const* jpegs, const size_t* jpeg_bytes, const int32_t* boxes,
-                         const uint8_t* flips, int32_t out_size, uint8_t* out, int32_t threads, int32_t* statuses) {
-  fill_batch(n, out_size, out, threads, statuses, [&](int i) { return jpeg_bytes[i]; },
-             [&](int i, uint8_t* slot, Scratch& scratch) {
-               return decode_one(jpegs[i], jpeg_bytes[i], box_at(boxes, i), flips[i] != 0, out_size, slot, scratch);
-             });
+void podium_decode_batch(const podium_batch* batch) {
+  fill_batch(*batch, [&](int i) { return batch->image_bytes[i]; },
+             [&](int i, uint8_t* slot, Scratch& scratch) { return decode_one(*batch, i, slot, scratch); });
 }
 
-void podium_resize_batch(int32_t n, const uint8_t* const* images, const int32_t* sizes_wh, const int32_t* boxes,
-                         const uint8_t* flips, int32_t out_size, uint8_t* out, int32_t threads, int32_t* statuses) {
-  fill_batch(n, out_size, out, threads, statuses,
-             [&](int i) { return static_cast<int64_t>(boxes[4 * i + 2]) * boxes[4 * i + 3]; },
-             [&](int i, uint8_t* slot, Scratch& scratch) {
-               return resize_one(images[i], sizes_wh[2 * i], sizes_wh[2 * i + 1], box_at(boxes, i), flips[i] != 0,
-                                 out_size, slot, scratch);
-             });
+void podium_resize_batch(const podium_batch* batch) {
+  fill_batch(*batch, [&](int i) { return static_cast<int64_t>(batch->boxes[4 * i + 2]) * batch->boxes[4 * i + 3]; },
+             [&](int i, uint8_t* slot, Scratch& scratch) { return resize_one(*batch, i, slot, scratch); });
 }
 
-int32_t podium_decode_pixels(const uint8_t* jpeg, size_t jpeg_bytes, const int32_t size_wh[2], uint8_t* out) {
-  JpegReader reader;
-  int32_t status = reader.open(jpeg, jpeg_bytes);
-  if (status != PODIUM_OK) return status;
-  if (reader.width() != size_wh[0] || reader.height() != size_wh[1]) return PODIUM_SIZE_MISMATCH;
-  Rect have;
-  status = reader.start({0, 0, reader.width(), reader.height()}, &have);
-  return status == PODIUM_OK ? reader.read(out) : status;
+int32_t podium_decode_pixels(const uint8_t* jpeg, size_t jpeg_bytes, const int32_t size_wh[2], int32_t flags,
+                             uint8_t* out) {
+  return guarded([&] { return decode_whole(jpeg, jpeg_bytes, size_wh, flags, out); });
+}
+
+int32_t podium_build_index(const uint8_t* jpeg, size_t jpeg_bytes, int32_t flags, uint8_t* index, size_t* index_bytes) {
+  *index_bytes = 0;
+  return guarded([&] { return build_index(jpeg, jpeg_bytes, flags, index, index_bytes); });
 }

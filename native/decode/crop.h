@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "jpeg.h"
+#include "baseline.h"
+#include "rect.h"
 #include "resize.h"
 
 namespace podium {
@@ -15,6 +16,8 @@ namespace podium {
 struct Scratch {
   std::vector<uint8_t> decoded, reflected;
   ResizeScratch resize;
+  BaselineScratch baseline;
+  bool plain = false;  // no vector kernels, whatever the processor
 };
 
 // PODIUM_OK, or why this box cannot be cut from a w × h image.

@@ -7,6 +7,7 @@
 
 #include <jerror.h>
 
+#include "header.h"
 #include "podium_native.h"
 
 namespace podium {
@@ -52,15 +53,6 @@ int32_t status_of_warning(int code) {
     default:
       return PODIUM_OK;
   }
-}
-
-// A crop may end above a missing tail and never see it. Entropy-coded data cannot hold FF D9, so an end marker after
-// the first scan's header means the file was written to its end. In a sound file the first look finds it.
-bool has_end_marker(const uint8_t* begin, size_t bytes) {
-  for (size_t i = bytes; i >= 2; --i) {
-    if (begin[i - 2] == 0xFF && begin[i - 1] == 0xD9) return true;
-  }
-  return false;
 }
 
 // Adobe writes CMYK inverted and Pillow takes every CMYK file so; this is its CMYK → RGB, to the bit.

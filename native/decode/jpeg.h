@@ -9,11 +9,9 @@
 
 #include <jpeglib.h>
 
-namespace podium {
+#include "rect.h"
 
-struct Rect {
-  int x, y, w, h;
-};
+namespace podium {
 
 class JpegReader {
  public:

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PODIUM_NATIVE_ABI 1
+#define PODIUM_NATIVE_ABI 2
 
 /* An image or a box may not hold more pixels than this (64 Mi: 192 MB as RGB). */
 #define PODIUM_MAX_PIXELS (64 * 1024 * 1024)
@@ -18,6 +18,8 @@
 #define PODIUM_MAX_SCANNED_PIXELS (1024 * 1024 * 1024)
 /* The widest batch picture. */
 #define PODIUM_MAX_OUT_SIZE 4096
+/* Room that a file's index needs: 4 % of the file, or 16 bytes. */
+#define PODIUM_INDEX_BOUND(jpeg_bytes) ((jpeg_bytes) / 25 + 16)
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +38,12 @@ enum podium_status {
   PODIUM_NO_MEMORY = 8,
 };
 
+/* Or-ed together. None of them changes a bit of the result. */
+enum podium_flags {
+  PODIUM_LIBJPEG = 1, /* libjpeg decodes every file, not only those that Podium's own decoder leaves to it */
+  PODIUM_PLAIN = 2,   /* plain C++, even where the processor has AVX2 */
+};
+
 int32_t podium_native_abi(void);
 
 /* A static string; never NULL, also for unknown codes. */
@@ -44,20 +52,39 @@ const char *podium_status_message(int32_t status);
 /* Width and height from the header, without decoding. size_wh is written only on PODIUM_OK. */
 int32_t podium_jpeg_size(const uint8_t *jpeg, size_t jpeg_bytes, int32_t size_wh[2]);
 
-/* Decode, crop, resize and flip a batch: out[i] = flip(resize(crop(decode(jpegs[i]), boxes[i]))).
-   boxes: n rows x, y, w, h in full-image pixels; what lies beyond the image is reflected. flips: n times 0 or 1.
-   out: n * out_size * out_size * 3 bytes. statuses: n. Uses up to `threads` threads, the caller's among them. */
-void podium_decode_batch(int32_t n, const uint8_t *const *jpegs, const size_t *jpeg_bytes, const int32_t *boxes,
-                         const uint8_t *flips, int32_t out_size, uint8_t *out, int32_t threads, int32_t *statuses);
+/* A batch: out[i] = flip(resize(crop(image i, boxes[i]))). Arrays have `count` elements, of the size given. */
+typedef struct {
+  int32_t count, out_size;
+  int32_t threads; /* at most so many, the caller's among them */
+  int32_t flags;
+  const uint8_t *const *images;  /* JPEG files, or pixels */
+  const size_t *image_bytes;     /* of files */
+  const int32_t *sizes_wh;       /* of pixels: w, h */
+  const uint8_t *const *indexes; /* of files: what podium_build_index gave; may be NULL */
+  const size_t *index_bytes;     /* 0 for a file without an index */
+  const int32_t *boxes;          /* x, y, w, h in image pixels; what lies beyond the image is reflected */
+  const uint8_t *flips;          /* 0 or 1 */
+  uint8_t *out;                  /* count * out_size * out_size * 3 bytes */
+  int32_t *statuses;
+  uint8_t *stale; /* 1 where an index did not belong to its file and was not used, else 0; may be NULL */
+} podium_batch;
 
-/* The same from decoded pixels: images[i] is sizes_wh[2i] x sizes_wh[2i+1] RGB without row padding. Bit for bit the
-   result of podium_decode_batch on the file those pixels came from. */
-void podium_resize_batch(int32_t n, const uint8_t *const *images, const int32_t *sizes_wh, const int32_t *boxes,
-                         const uint8_t *flips, int32_t out_size, uint8_t *out, int32_t threads, int32_t *statuses);
+/* From files. */
+void podium_decode_batch(const podium_batch *batch);
+
+/* From decoded pixels: images[i] is sizes_wh[2i] x sizes_wh[2i+1] RGB without row padding. Bit for bit the result of
+   podium_decode_batch on the file those pixels came from. */
+void podium_resize_batch(const podium_batch *batch);
 
 /* Decode a whole image to RGB. size_wh is what podium_jpeg_size gave and out holds w * h * 3 bytes; a file of another
    size gets PODIUM_SIZE_MISMATCH and is not written. */
-int32_t podium_decode_pixels(const uint8_t *jpeg, size_t jpeg_bytes, const int32_t size_wh[2], uint8_t *out);
+int32_t podium_decode_pixels(const uint8_t *jpeg, size_t jpeg_bytes, const int32_t size_wh[2], int32_t flags,
+                             uint8_t *out);
+
+/* Build a file's seek index, with which podium_decode_batch reads little more of it than a box needs. Reads every code
+   once: the status is that of decoding the whole image. `index` holds PODIUM_INDEX_BOUND(jpeg_bytes); *index_bytes is
+   what was written, 0 for a file that is left to libjpeg or broken. */
+int32_t podium_build_index(const uint8_t *jpeg, size_t jpeg_bytes, int32_t flags, uint8_t *index, size_t *index_bytes);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

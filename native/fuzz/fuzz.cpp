@@ -155,7 +155,9 @@ int32_t try_mutant(long mutant, const Bytes& file, Random& random) {
   const uint8_t* jpeg = file.data();
   const size_t jpeg_bytes = file.size();
   int32_t status = -1;
-  podium_decode_batch(1, &jpeg, &jpeg_bytes, box, &flip, out_size, cropped.data(), 1, &status);
+  podium_batch batch{1,      out_size, 1,   0,     &jpeg,          &jpeg_bytes, nullptr, nullptr, nullptr,
+                     box,    &flip,    cropped.data(), &status, nullptr};
+  podium_decode_batch(&batch);
   if (!cropped.intact()) broken(mutant, "decode_batch wrote outside its slot");
   if (header != PODIUM_OK && status != header) broken(mutant, "the header's status is not the batch's");
   if (status != PODIUM_OK && std::any_of(cropped.data(), cropped.data() + cropped.bytes, [](uint8_t b) { return b; })) {
@@ -164,12 +166,16 @@ int32_t try_mutant(long mutant, const Bytes& file, Random& random) {
   if (header != PODIUM_OK || static_cast<int64_t>(size[0]) * size[1] > max_fuzz_pixels) return status;
 
   Bytes pixels(static_cast<size_t>(size[0]) * size[1] * 3);
-  const int32_t whole = podium_decode_pixels(jpeg, jpeg_bytes, size, pixels.data());
+  const int32_t whole = podium_decode_pixels(jpeg, jpeg_bytes, size, 0, pixels.data());
   if (whole != PODIUM_OK) return whole;
   Slot resized(out_size);
   const uint8_t* image = pixels.data();
   int32_t resized_status = -1;
-  podium_resize_batch(1, &image, size, box, &flip, out_size, resized.data(), 1, &resized_status);
+  batch.images = &image;
+  batch.sizes_wh = size;
+  batch.out = resized.data();
+  batch.statuses = &resized_status;
+  podium_resize_batch(&batch);
   if (!resized.intact()) broken(mutant, "resize_batch wrote outside its slot");
   if (resized_status != status) broken(mutant, "crop and pixels give different statuses");
   if (!(resized == cropped)) broken(mutant, "crop and pixels give different bits");

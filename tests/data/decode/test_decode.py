@@ -21,16 +21,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from podium.data import decode
-from podium.data.decode import Status, native, pillow
+from podium.data.decode import Buffers, Status, native
+from podium.data.decode.status import Crops
 from podium.errors import UserError
 
 Pixels = NDArray[np.uint8]
-BACKENDS = [pillow] if native.missing else [native, pillow]
+BACKENDS = ["pillow"] if native.missing else ["native", "libjpeg", "pillow"]
 
 
-@pytest.fixture(params=BACKENDS, ids=lambda module: module.__name__.rpartition("_")[2])
+@pytest.fixture(params=BACKENDS)
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(decode, "_decoder", lambda: request.param)
+    monkeypatch.setattr(decode, "_chosen", lambda: (request.param, "the test wants it"))
     return decode
 
 
@@ -225,7 +226,7 @@ def test_resize_is_its_numpy_twin(width: int, height: int, size: int, flip: bool
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
     if (width, height) == (size, size):
         expected = pixels
-    elif decode.backend() == "native":
+    elif decode.backend() != "pillow":
         expected = numpy_resize(pixels, size)
     else:
         expected = np.asarray(Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR))
@@ -257,8 +258,8 @@ def test_beyond_the_image_is_numpys_reflection(x: int, y: int, width: int, heigh
     expected = padded[y + 100 : y + 132, x + 100 : x + 132]
     for backend in BACKENDS:
         out = np.empty((1, 32, 32, 3), np.uint8)
-        box, flips = np.array([(x, y, 32, 32)], np.int32), np.array([flip], np.uint8)
-        assert backend.resize_batch([pixels], box, flips, out, 1).tolist() == [Status.OK]
+        crops = Crops(np.array([(x, y, 32, 32)], np.int32), np.array([flip], np.uint8), out, 1)
+        assert decode._DECODERS[backend].resize_batch([pixels], crops).tolist() == [Status.OK]
         np.testing.assert_array_equal(out[0], expected[:, ::-1] if flip else expected)
 
 
@@ -364,10 +365,10 @@ if not native.missing:
         begin = image.find(b"\xff\xda")
         end = image.find(b"\xff\xc4", begin)  # the tables of the second scan
         for scans, status in ((50, Status.OK), (150, Status.TOO_LARGE)):
-            endless = np.frombuffer(image[:begin] + image[begin:end] * scans + image[end:], np.uint8)
+            endless = image[:begin] + image[begin:end] * scans + image[end:]
             out = np.empty((1, 8, 8, 3), np.uint8)
-            box, flip = np.array([(0, 0, 9, 9)], np.int32), np.zeros(1, np.uint8)
-            assert native.decode_batch([endless], box, flip, out, 1).tolist() == [status]
+            crops = Crops(np.array([(0, 0, 9, 9)], np.int32), np.zeros(1, np.uint8), out, 1)
+            assert native.own.decode_batch(Buffers.of([endless]), crops, None, None).tolist() == [status]
 
 
 def test_trailing_bytes_after_the_end_are_harmless(either: ModuleType) -> None:
@@ -443,12 +444,14 @@ def test_statuses_are_those_of_the_header() -> None:
 
 
 def test_the_choice_of_decoder_is_said() -> None:
-    assert decode._choose("", "no compiler")[0] is pillow
+    assert decode._choose("", "no compiler")[0] == "pillow"
     assert "no compiler" in decode._choose("", "no compiler")[1]
-    assert decode._choose("", "")[0] is native
-    assert decode._choose("pillow", "") == (pillow, "Pillow decodes, because PODIUM_DECODER=pillow")
-    with pytest.raises(UserError, match="no compiler"):
-        decode._choose("native", "no compiler")
+    assert decode._choose("", "")[0] == "native"
+    assert decode._choose("pillow", "") == ("pillow", "Pillow decodes, because PODIUM_DECODER=pillow")
+    assert decode._choose("libjpeg", "") == ("libjpeg", "libjpeg-turbo decodes, because PODIUM_DECODER=libjpeg")
+    for wanted in ("native", "libjpeg"):
+        with pytest.raises(UserError, match="no compiler"):
+            decode._choose(wanted, "no compiler")
     with pytest.raises(UserError, match="PODIUM_DECODER='opencv'"):
         decode._choose("opencv", "")
 
@@ -465,4 +468,5 @@ def test_a_mistaken_choice_is_one_line_of_the_command_that_decodes(tmp_path: Pat
     assert podium("--help").returncode == 0
     done = podium("prepare", "in", "out", "--check", "decode")
     assert done.returncode == 2
-    assert done.stderr == "podium: PODIUM_DECODER='nativ' is not known; use native or pillow, or leave it unset\n"
+    known = "use native, libjpeg or pillow, or leave it unset"
+    assert done.stderr == f"podium: PODIUM_DECODER='nativ' is not known; {known}\n"

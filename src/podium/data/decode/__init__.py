@@ -1,7 +1,10 @@
 """JPEG files (or cached pixels) to a uint8 batch: decode, crop, resize, flip, one status per image. The work
-is done by the native library in `native/`, one call per batch with the GIL released; where it was not built,
-or with PODIUM_DECODER=pillow, Pillow does the same, several times slower. Boxes and flips are drawn elsewhere
-(`crops`): nothing here is random. Buffers stay the caller's, and nothing is kept after a call.
+is done by the native library in `native/decode/`, one call per batch with the GIL released: by its own
+decoder, which reads little more of a file than its crop where the file's seek index is given, and by
+libjpeg-turbo for the kinds of JPEG that are left. Where the library was not built Pillow does the same,
+several times slower. PODIUM_DECODER=native, libjpeg or pillow chooses; the first two give the same bits.
+Boxes and flips are drawn elsewhere (`augment`): nothing here is random. Buffers stay the caller's, and nothing
+is kept after a call.
 """
 
 import os
@@ -14,14 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.decode import native, pillow
-from podium.data.decode.status import MAX_OUT_SIZE, DecodeError, Int32, Status, Uint8, status_message
+from podium.data.decode.buffers import Buffers, ByteString, view
+from podium.data.decode.status import MAX_OUT_SIZE, Crops, DecodeError, Int32, Status, Uint8, status_message
 from podium.errors import UserError
 
 __all__ = [
+    "Buffers",
     "DecodeError",
     "Status",
     "backend",
     "backend_reason",
+    "build_index",
     "decode_batch",
     "decode_pixels",
     "jpeg_size",
@@ -29,33 +35,38 @@ __all__ = [
     "status_message",
 ]
 
-JpegBytes = bytes | bytearray | memoryview | Uint8
+Decoder = native.NativeDecoder | ModuleType  # the module is `pillow`
+_DECODERS: dict[str, Decoder] = {"native": native.own, "libjpeg": native.libjpeg, "pillow": pillow}
 
 
-def _choose(wanted: str, missing: str) -> tuple[ModuleType, str]:
-    if wanted not in ("", "native", "pillow"):
-        raise UserError(f"PODIUM_DECODER={wanted!r} is not known; use native or pillow, or leave it unset")
-    if wanted == "native" and missing:
-        raise UserError(f"PODIUM_DECODER=native, but {missing}")
+def _choose(wanted: str, missing: str) -> tuple[str, str]:
+    """The decoder's name, and why it."""
+    if wanted not in ("", *_DECODERS):
+        raise UserError(f"PODIUM_DECODER={wanted!r} is not known; use native, libjpeg or pillow, or leave it unset")
+    if wanted in ("native", "libjpeg") and missing:
+        raise UserError(f"PODIUM_DECODER={wanted}, but {missing}")
+    if wanted == "libjpeg":
+        return "libjpeg", "libjpeg-turbo decodes, because PODIUM_DECODER=libjpeg"
     if wanted == "pillow":
-        return pillow, "Pillow decodes, because PODIUM_DECODER=pillow"
+        return "pillow", "Pillow decodes, because PODIUM_DECODER=pillow"
     if missing:
-        return pillow, f"Pillow decodes, several times slower: {missing}"
-    return native, "the native decoder (libjpeg-turbo)"
+        return "pillow", f"Pillow decodes, several times slower: {missing}"
+    return "native", "the native decoder, and libjpeg-turbo for rare kinds of JPEG"
 
 
 @cache
-def _chosen() -> tuple[ModuleType, str]:
+def _chosen() -> tuple[str, str]:
     """On first use, not on import: a mistake in the variable is then an error of the command that decodes."""
     return _choose(os.environ.get("PODIUM_DECODER", ""), native.missing)
 
 
-def _decoder() -> ModuleType:
-    return _chosen()[0]
+def _decoder() -> Decoder:
+    return _DECODERS[_chosen()[0]]
 
 
 def backend() -> str:
-    return "native" if _decoder() is native else "pillow"
+    """The decoder's name: native, libjpeg or pillow."""
+    return _chosen()[0]
 
 
 def backend_reason() -> str:
@@ -63,46 +74,61 @@ def backend_reason() -> str:
     return _chosen()[1]
 
 
-def jpeg_size(image: JpegBytes) -> tuple[int, int]:
+def jpeg_size(image: ByteString) -> tuple[int, int]:
     """Width and height from the header of a file that has its end; raises DecodeError."""
-    return _decoder().jpeg_size(_view(image))
+    return _decoder().jpeg_size(view(image))
 
 
-def decode_pixels(image: JpegBytes) -> Uint8:
+def decode_pixels(image: ByteString) -> Uint8:
     """The whole image as RGB [h, w, 3]; raises DecodeError. Frees the GIL: call it from many threads."""
-    return _decoder().decode_pixels(_view(image))
+    return _decoder().decode_pixels(view(image))
+
+
+def build_index(image: ByteString) -> bytes | None:
+    """The file's seek index for `decode_batch`, at most 4 % of its bytes (or 16); None for a file of a kind
+    that has none, which decodes all the same. Reads every code of the file, and raises DecodeError where
+    decoding the whole image would. Frees the GIL.
+    """
+    return _decoder().build_index(view(image))
 
 
 def decode_batch(
-    images: Sequence[JpegBytes], boxes: NDArray[Any], flips: NDArray[Any], out: Uint8, threads: int
+    images: Sequence[ByteString] | Buffers,
+    boxes: NDArray[Any],
+    flips: NDArray[Any],
+    out: Uint8,
+    threads: int,
+    *,
+    indexes: Sequence[ByteString | None] | Buffers | None = None,
+    stale: NDArray[np.bool_] | None = None,
 ) -> Int32:
     """out[i] = flip(resize(crop(decode(images[i]), boxes[i]))); returns a Status per image.
 
     boxes [n, 4] are x, y, w, h in image pixels; what lies beyond the image is reflected. flips [n] is
     boolean. out is [n, size, size, 3]; a box of that very size is copied, not resampled. A failed image's
-    slot is black.
+    slot is black. indexes are what `build_index` gave (None or empty for none); they change speed, not
+    bits. stale [n], where given, is set where an index is not its file's: it was not used; build it again.
     """
-    boxes, flips = _checked(len(images), boxes, flips, out, threads)
-    return _decoder().decode_batch([_view(image) for image in images], boxes, flips, out, threads)
+    crops = _checked(len(images), boxes, flips, out, threads)
+    files = images if isinstance(images, Buffers) else Buffers.of(images)
+    found = indexes if indexes is None or isinstance(indexes, Buffers) else Buffers.of(indexes)
+    if found is not None and len(found) != len(files):
+        raise ValueError(f"{len(found)} indexes for {len(files)} images; need one (or None) for each")
+    if stale is not None and (stale.shape != (len(files),) or stale.dtype != np.bool_ or not stale.flags.c_contiguous):
+        raise ValueError(f"stale is {stale.dtype}{list(stale.shape)}; needs contiguous bool [{len(files)}]")
+    return _decoder().decode_batch(files, crops, found, None if stale is None else stale.view(np.uint8))
 
 
 def resize_batch(images: Sequence[Uint8], boxes: NDArray[Any], flips: NDArray[Any], out: Uint8, threads: int) -> Int32:
     """As `decode_batch`, from what `decode_pixels` gave: the same bits as from the file."""
-    boxes, flips = _checked(len(images), boxes, flips, out, threads)
+    crops = _checked(len(images), boxes, flips, out, threads)
     for i, image in enumerate(images):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.flags.c_contiguous:
             raise ValueError(f"image {i} is {image.dtype}{list(image.shape)}; needs packed uint8 [h, w, 3]")
-    return _decoder().resize_batch(images, boxes, flips, out, threads)
+    return _decoder().resize_batch(images, crops)
 
 
-def _view(image: JpegBytes) -> Uint8:
-    view = image if isinstance(image, np.ndarray) else np.frombuffer(image, np.uint8)
-    if view.dtype != np.uint8 or view.ndim != 1 or not view.flags.c_contiguous:
-        raise ValueError(f"JPEG bytes are {view.dtype}{list(view.shape)}; need contiguous uint8 [bytes]")
-    return view
-
-
-def _checked(count: int, boxes: NDArray[Any], flips: NDArray[Any], out: Uint8, threads: int) -> tuple[Int32, Uint8]:
+def _checked(count: int, boxes: NDArray[Any], flips: NDArray[Any], out: Uint8, threads: int) -> Crops:
     size = out.shape[1] if out.ndim == 4 else 0
     if out.shape != (count, size, size, 3) or not 1 <= size <= MAX_OUT_SIZE:
         raise ValueError(f"out is {list(out.shape)}; needs [{count}, size, size, 3], size 1 … {MAX_OUT_SIZE}")
@@ -113,4 +139,4 @@ def _checked(count: int, boxes: NDArray[Any], flips: NDArray[Any], out: Uint8, t
         raise ValueError(f"boxes {list(boxes.shape)}, flips {list(flips.shape)}; need [{count}, 4], [{count}]")
     if threads < 1:
         raise ValueError(f"threads={threads}; needs 1 or more")
-    return boxes, flips
+    return Crops(boxes, flips, out, threads)

@@ -9,23 +9,37 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import podium
-from podium.data.decode.status import DecodeError, Int32, Status, Uint8
+from podium.data.decode.buffers import Buffers, address
+from podium.data.decode.status import Crops, DecodeError, Int32, Status, Uint8
 
 LIBRARY_NAME = "libpodium_native.so"
-_ABI = 1
+_ABI = 2
+
+LIBJPEG, PLAIN = 1, 2  # podium_flags
 
 _POINTER, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32
-_BATCH = (_INT, _POINTER, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _INT, _POINTER)
+
+
+class _Batch(ctypes.Structure):
+    """podium_batch."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("count", "out_size", "threads", "flags")),
+        *((name, _POINTER) for name in ("images", "image_bytes", "sizes_wh", "indexes", "index_bytes")),
+        *((name, _POINTER) for name in ("boxes", "flips", "out", "statuses", "stale")),
+    )
+
+
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "podium_native_abi": (_INT, ()),
     "podium_status_message": (ctypes.c_char_p, (_INT,)),
     "podium_jpeg_size": (_INT, (_POINTER, _SIZE, _POINTER)),
-    "podium_decode_pixels": (_INT, (_POINTER, _SIZE, _POINTER, _POINTER)),
-    "podium_decode_batch": (None, _BATCH),
-    "podium_resize_batch": (None, _BATCH),
+    "podium_decode_pixels": (_INT, (_POINTER, _SIZE, _POINTER, _INT, _POINTER)),
+    "podium_build_index": (_INT, (_POINTER, _SIZE, _INT, _POINTER, _POINTER)),
+    "podium_decode_batch": (None, (_POINTER,)),
+    "podium_resize_batch": (None, (_POINTER,)),
 }
 
 
@@ -36,13 +50,14 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         return None, f"no {LIBRARY_NAME}; install a C++ compiler and libjpeg-turbo-dev, then Podium again"
     try:
         library = ctypes.CDLL(str(found[0]))
+        library.podium_native_abi.restype = _INT
+        if (abi := library.podium_native_abi()) != _ABI:
+            return None, f"{LIBRARY_NAME} has interface {abi}, this Podium needs {_ABI}; install Podium again"
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
         return None, f"{LIBRARY_NAME} cannot be loaded ({error}); install Podium again"
-    if (abi := library.podium_native_abi()) != _ABI:
-        return None, f"{LIBRARY_NAME} has interface {abi}, this Podium needs {_ABI}; install Podium again"
     return library, ""
 
 
@@ -55,49 +70,60 @@ def status_message(status: int) -> str:
     return library.podium_status_message(status).decode()
 
 
-def jpeg_size(image: Uint8) -> tuple[int, int]:
-    size_wh = np.zeros(2, np.int32)
-    status = library.podium_jpeg_size(_address(image), image.size, _address(size_wh))
+class NativeDecoder:
+    """The library with some of its flags. They choose how it works, never what comes out."""
+
+    def __init__(self, flags: int = 0) -> None:
+        self.flags = flags
+
+    def jpeg_size(self, image: Uint8) -> tuple[int, int]:
+        size_wh = np.zeros(2, np.int32)
+        _check(library.podium_jpeg_size(address(image), image.size, address(size_wh)))
+        return int(size_wh[0]), int(size_wh[1])
+
+    def decode_pixels(self, image: Uint8) -> Uint8:
+        width, height = self.jpeg_size(image)
+        pixels = np.empty((height, width, 3), np.uint8)
+        size_wh = np.array([width, height], np.int32)
+        places = address(image), image.size, address(size_wh), self.flags, address(pixels)
+        _check(library.podium_decode_pixels(*places))
+        return pixels
+
+    def build_index(self, image: Uint8) -> bytes | None:
+        index = np.empty(image.size // 25 + 16, np.uint8)  # PODIUM_INDEX_BOUND
+        index_bytes = np.zeros(1, np.uintp)
+        places = address(image), image.size, self.flags, address(index), address(index_bytes)
+        _check(library.podium_build_index(*places))
+        return index[: int(index_bytes[0])].tobytes() or None
+
+    def decode_batch(self, images: Buffers, crops: Crops, indexes: Buffers | None, stale: Uint8 | None) -> Int32:
+        batch = _Batch(images=address(images.addresses), image_bytes=address(images.sizes))
+        if indexes is not None:
+            batch.indexes, batch.index_bytes = address(indexes.addresses), address(indexes.sizes)
+        if stale is not None:
+            batch.stale = address(stale)
+        return self._run(library.podium_decode_batch, batch, crops)
+
+    def resize_batch(self, images: Sequence[Uint8], crops: Crops) -> Int32:
+        sizes_wh = np.array([(image.shape[1], image.shape[0]) for image in images], np.int32)
+        addresses = np.array([address(image) for image in images], np.uintp)
+        batch = _Batch(images=address(addresses), sizes_wh=address(sizes_wh))
+        return self._run(library.podium_resize_batch, batch, crops)
+
+    def _run(self, call: Callable[[Any], None], batch: _Batch, crops: Crops) -> Int32:
+        statuses = np.full(len(crops.boxes), Status.NO_MEMORY, np.int32)
+        batch.count, batch.out_size, batch.threads = len(crops.boxes), crops.out.shape[1], crops.threads
+        batch.flags = self.flags
+        batch.boxes, batch.flips = address(crops.boxes), address(crops.flips)
+        batch.out, batch.statuses = address(crops.out), address(statuses)
+        call(ctypes.byref(batch))
+        return statuses
+
+
+def _check(status: int) -> None:
     if status != Status.OK:
         raise DecodeError(status)
-    return int(size_wh[0]), int(size_wh[1])
 
 
-def decode_pixels(image: Uint8) -> Uint8:
-    width, height = jpeg_size(image)
-    pixels = np.empty((height, width, 3), np.uint8)
-    size_wh = np.array([width, height], np.int32)
-    status = library.podium_decode_pixels(_address(image), image.size, _address(size_wh), _address(pixels))
-    if status != Status.OK:
-        raise DecodeError(status)
-    return pixels
-
-
-def decode_batch(images: Sequence[Uint8], boxes: Int32, flips: Uint8, out: Uint8, threads: int) -> Int32:
-    image_bytes = np.array([image.size for image in images], np.uintp)
-    return _run(library.podium_decode_batch, images, image_bytes, boxes, flips, out, threads)
-
-
-def resize_batch(images: Sequence[Uint8], boxes: Int32, flips: Uint8, out: Uint8, threads: int) -> Int32:
-    sizes_wh = np.array([(image.shape[1], image.shape[0]) for image in images], np.int32)
-    return _run(library.podium_resize_batch, images, sizes_wh, boxes, flips, out, threads)
-
-
-def _run(
-    call: Callable[..., None],
-    images: Sequence[Uint8],
-    sizes: NDArray[Any],
-    boxes: Int32,
-    flips: Uint8,
-    out: Uint8,
-    threads: int,
-) -> Int32:
-    addresses = np.array([_address(image) for image in images], np.uintp)
-    statuses = np.full(len(images), Status.NO_MEMORY, np.int32)
-    arrays = addresses, sizes, boxes, flips
-    call(len(images), *map(_address, arrays), out.shape[1], _address(out), threads, _address(statuses))
-    return statuses
-
-
-def _address(array: NDArray[Any]) -> int:
-    return array.__array_interface__["data"][0]  # a third of the time of array.ctypes.data
+own = NativeDecoder()
+libjpeg = NativeDecoder(LIBJPEG)

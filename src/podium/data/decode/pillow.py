@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from podium.data.decode.status import MAX_BOX_REACH, MAX_PIXELS, DecodeError, Int32, Status, Uint8
+from podium.data.decode.buffers import Buffers
+from podium.data.decode.status import MAX_BOX_REACH, MAX_PIXELS, Crops, DecodeError, Int32, Status, Uint8
 
 
 def jpeg_size(image: Uint8) -> tuple[int, int]:
@@ -30,20 +31,29 @@ def decode_pixels(image: Uint8) -> Uint8:
         raise DecodeError(Status.TRUNCATED if "truncated" in str(error) else Status.CORRUPT) from error
 
 
-def decode_batch(images: Sequence[Uint8], boxes: Int32, flips: Uint8, out: Uint8, threads: int) -> Int32:
+def build_index(image: Uint8) -> None:
+    """None: Pillow decodes whole images. Raises DecodeError for a broken one, as the native twin does."""
+    decode_pixels(image)
+
+
+def decode_batch(images: Buffers, crops: Crops, indexes: Buffers | None, stale: Uint8 | None) -> Int32:
+    views = images.views()
+    if stale is not None:
+        stale[:] = 0  # an index that is not read cannot be seen to be wrong
+
     def pixels(i: int) -> Uint8:
-        _check_box(boxes[i], *jpeg_size(images[i]))
-        return decode_pixels(images[i])
+        _check_box(crops.boxes[i], *jpeg_size(views[i]))
+        return decode_pixels(views[i])
 
-    return _fill(pixels, boxes, flips, out, threads)
+    return _fill(pixels, crops)
 
 
-def resize_batch(images: Sequence[Uint8], boxes: Int32, flips: Uint8, out: Uint8, threads: int) -> Int32:
+def resize_batch(images: Sequence[Uint8], crops: Crops) -> Int32:
     def pixels(i: int) -> Uint8:
-        _check_box(boxes[i], images[i].shape[1], images[i].shape[0])
+        _check_box(crops.boxes[i], images[i].shape[1], images[i].shape[0])
         return images[i]
 
-    return _fill(pixels, boxes, flips, out, threads)
+    return _fill(pixels, crops)
 
 
 def _open(image: Uint8) -> Image.Image:
@@ -71,7 +81,9 @@ def _check_box(box: Int32, width: int, height: int) -> None:
         raise DecodeError(Status.BAD_BOX)
 
 
-def _fill(pixels: Callable[[int], Uint8], boxes: Int32, flips: Uint8, out: Uint8, threads: int) -> Int32:
+def _fill(pixels: Callable[[int], Uint8], crops: Crops) -> Int32:
+    boxes, flips, out, threads = crops
+
     def work(i: int) -> int:
         try:
             square = _cut(pixels(i), boxes[i], out.shape[1])

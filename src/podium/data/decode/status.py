@@ -3,12 +3,23 @@ share. It mirrors `native/decode/podium_native.h`, and the tests hold the two to
 """
 
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 Uint8 = NDArray[np.uint8]
 Int32 = NDArray[np.int32]
+
+
+class Crops(NamedTuple):
+    """What becomes of the images of a batch, in arrays that are known to fit each other."""
+
+    boxes: Int32  # [n, 4]
+    flips: Uint8  # [n]
+    out: Uint8  # [n, size, size, 3]
+    threads: int
+
 
 MAX_PIXELS = 64 * 1024 * 1024
 MAX_OUT_SIZE = 4096

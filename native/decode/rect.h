@@ -1,0 +1,9 @@
+#pragma once
+
+namespace podium {
+
+struct Rect {
+  int x, y, w, h;
+};
+
+}  // namespace podium
