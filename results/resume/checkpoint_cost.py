@@ -9,13 +9,11 @@ import statistics
 import sys
 import time
 
-from rich.console import Console
-
-from podium.data.prepare.locate import locate
 from podium.host import compile_cache
 from podium.recipe.reading import load_recipe
 from podium.report import events
 from podium.train import loop
+from podium.train.run import train_recipe
 
 WINDOW_STEPS = 10
 
@@ -35,7 +33,7 @@ if __name__ == "__main__":
     loop.checkpoint_steps = lambda r: range(2 * WINDOW_STEPS + 3, r.train_steps, 2 * WINDOW_STEPS)
     chosen = load_recipe("demo", [f"log_every_steps={WINDOW_STEPS}", "evaluate_every_epochs=100"])
     clock = Clock()
-    summary = loop.train_recipe(chosen, locate(None, Console(stderr=True)), sys.argv[1], listener=clock)
+    summary = train_recipe(chosen, None, sys.argv[1], listener=clock)
     seconds = [b - a for a, b in zip(clock.times, clock.times[1:], strict=False)]
     pairs_count = (len(seconds) - 2) // 2
     without, with_one = seconds[0 : 2 * pairs_count + 1 : 2], seconds[1 : 2 * pairs_count : 2]

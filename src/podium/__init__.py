@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from podium.recipe.schema import Recipe
     from podium.recipe.torus import Torus
     from podium.step.programs import build_step
-    from podium.train.loop import train_recipe
+    from podium.train.run import train_recipe
     from podium.train.trained_model import open_run
 
 __all__ = [
@@ -47,7 +47,7 @@ _HOME = {
     "load_recipe": "podium.recipe.reading",
     "open_run": "podium.train.trained_model",
     "prepare": "podium.data.prepare",
-    "train_recipe": "podium.train.loop",
+    "train_recipe": "podium.train.run",
 }
 
 

@@ -2,8 +2,8 @@
 stopped early in good order (exit code 75)."""
 
 EXIT_MISTAKE = 2
-EXIT_STOPPED = 75  # sysexits' EX_TEMPFAIL: not finished, and the same command goes on
-EXIT_HUNG = 70  # sysexits' EX_SOFTWARE: a process was lost or nothing moved; the same command goes on
+EXIT_STOPPED = 75  # sysexits' EX_TEMPFAIL: not finished; the same command resumes
+EXIT_HUNG = 70  # sysexits' EX_SOFTWARE: a process was lost or nothing moved; the same command resumes
 
 
 class UserError(Exception):
@@ -11,8 +11,9 @@ class UserError(Exception):
 
 
 class Stopped(Exception):
-    """The run ended early, after a checkpoint; the same command goes on from there."""
+    """The run ended early, after a checkpoint; the same command resumes from there."""
 
     def __init__(self, reason: str, step: int, run: str) -> None:
-        super().__init__(f"{reason}: stopped after step {step}, which is saved; the same command, --run {run}, goes on")
+        saved = f"stopped after step {step}, which is saved"
+        super().__init__(f"{reason}: {saved}; the same command with --run {run} resumes")
         self.reason, self.step, self.run = reason, step, run

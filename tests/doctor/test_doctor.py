@@ -34,8 +34,12 @@ def hosts_with(process: int, **facts: object) -> list[Host]:
     return [dataclasses.replace(h, **facts) if k == process else h for k, h in enumerate(SEVERAL)]
 
 
+def work_of(hosts: list[Host], works: list[Work], need: float = 0.0) -> list[Finding]:
+    return judge_work(hosts, works, torus="2x2x2", batch_global=64, need_images_per_second=need)
+
+
 def test_four_hosts_alike_are_green():
-    findings = judge_hosts(SEVERAL, [0.0] * 4, [True] * 4) + judge_work(SEVERAL, [WORK] * 4, "2x2x2", 64, 8000.0)
+    findings = judge_hosts(SEVERAL, [0.0] * 4, [True] * 4) + work_of(SEVERAL, [WORK] * 4, need=8000.0)
     assert [f for f in findings if f.level != "green"] == []
     assert worst(findings) == "green"
     assert "in 4 processes on 4 hosts" in verdicts(findings)["versions"].found
@@ -46,8 +50,8 @@ def test_four_hosts_alike_are_green():
     [
         ({"versions": {"podium": "0.1.0", "jax": "0.10.1"}}, "versions", "red", "has jax 0.10.1, process 0 has 0.10.2"),
         ({"versions": {"jax": "0.10.2"}}, "versions", "red", "node2 has podium None"),
-        ({"recipe": "other"}, "recipe", "red", "process 2 on node2 has another"),
-        ({"data": "other"}, "data", "red", "process 2 on node2 has another"),
+        ({"recipe": "other"}, "recipe", "red", "process 2 on node2 has a different one from process 0 on node0"),
+        ({"data": "other"}, "data", "red", "process 2 on node2 has a different one from process 0 on node0"),
         ({"data_problem": "/data is not a directory"}, "data", "red", "process 2 on node2: /data is not a directory"),
         ({"coordinator_address": ""}, "names", "red", "process 2 on node2 does not know the name node0"),
         ({"coordinator_address": "127.0.0.1"}, "names", "red", "the coordinator node0 is 127.0.0.1, itself"),
@@ -102,7 +106,7 @@ def test_a_run_directory_must_be_shared(seen, who):
 def test_what_the_work_shows_is_judged(host, work, point, level, found):
     hosts = [dataclasses.replace(h, **host) for h in SEVERAL]
     works = [dataclasses.replace(WORK, **work) if k == 1 else WORK for k in range(4)]
-    finding = verdicts(judge_work(hosts, works, "2x2x2", 64, need_images_per_second=4000.0))[point]
+    finding = verdicts(work_of(hosts, works, need=4000.0))[point]
     assert finding.level == level
     assert found in finding.found
     assert finding.advice
@@ -110,8 +114,8 @@ def test_what_the_work_shows_is_judged(host, work, point, level, found):
 
 def test_processes_of_one_host_share_its_memory():
     works = [dataclasses.replace(WORK, cache_bytes=20 * 10**9)] * 4
-    assert verdicts(judge_work([HOST] * 4, works, "1x8", 64, 0.0))["memory"].level == "red"
-    assert verdicts(judge_work(SEVERAL, works, "1x8", 64, 0.0))["memory"].level == "green"
+    assert verdicts(work_of([HOST] * 4, works))["memory"].level == "red"
+    assert verdicts(work_of(SEVERAL, works))["memory"].level == "green"
 
 
 def test_a_containers_limit_counts_as_the_hosts_memory(monkeypatch, tmp_path):

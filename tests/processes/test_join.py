@@ -45,7 +45,7 @@ def test_a_process_with_another_recipe_is_named_before_the_first_step(arguments,
     for process in both:
         assert process.code == 2
         assert "process 1 on" in process.err
-        assert "has another recipe than process 0" in process.err
+        assert "has a different recipe from process 0" in process.err
     assert not run.exists()
 
 
@@ -91,7 +91,7 @@ def test_a_process_with_another_torus_is_named_before_its_devices_start(argument
     for process in train_together([*arguments, *run], [*arguments, *run, "--set", "torus=1x4"]):
         assert process.code == 2
         assert "process 1 on" in process.err
-        assert "has another recipe than process 0" in process.err
+        assert "has a different recipe from process 0" in process.err
 
 
 def test_process_0_tells_of_all_processes(arguments, tmp_path):

@@ -69,7 +69,7 @@ def test_processes_that_are_stopped_and_killed_end_with_the_same_weights(launche
     os.kill(pid_of(1, run), signal.SIGKILL)
     killed = ended(process)
     assert killed.code == 0, killed.err
-    assert "podium: process 1 of 2 was ended by SIGKILL; starting again (restart 1 of 1)" in killed.err
+    assert "podium: process 1 of 2 was ended by SIGKILL; restarting (1 of 1)" in killed.err
     hashes = [json.loads(end.out.splitlines()[-1])["weights_hash"] for end in (whole, killed)]
     assert hashes[0] == hashes[1]
     assert [line["step"] for line in metrics(run)] == list(range(1, 121))
@@ -84,7 +84,7 @@ def test_a_job_that_is_told_to_end_is_not_started_again(launched, tmp_path):
     process.send_signal(signal.SIGTERM)
     stopped = ended(process)
     assert stopped.code == 128 + signal.SIGTERM
-    assert "starting again" not in stopped.err
+    assert "restarting" not in stopped.err
 
 
 def test_a_time_limit_that_leaves_no_time_for_an_evaluation_stops_before_it(small_data, tmp_path):
@@ -94,15 +94,16 @@ import dataclasses, sys
 from podium.host import compile_cache
 from podium.processes.join import Cluster, join
 from podium.train import loop
-from tests.train.small_runs import small_recipe
+from podium.train.run import Limits, train_recipe
+from tests.support.small_runs import small_recipe
 class Evaluator(loop.Evaluator):
-    def __call__(self, *arguments):
-        return dataclasses.replace(super().__call__(*arguments), seconds=1e6)
+    def __call__(self, *arguments, **named):
+        return dataclasses.replace(super().__call__(*arguments, **named), seconds=1e6)
 loop.Evaluator = Evaluator
 address, process, data, run = sys.argv[1:]
 join(Cluster(address, 2, int(process)))
 compile_cache.enable()
-loop.train_recipe(small_recipe(evaluate_every_epochs=1), data, run, max_minutes=1000)
+train_recipe(small_recipe(evaluate_every_epochs=1), data, run, limits=Limits(max_minutes=1000))
 """
     for end in two_of(program, str(small_data), str(tmp_path / "run")):
         assert "Stopped: time limit: stopped after step 12, which is saved" in end.err
@@ -115,26 +116,26 @@ def test_a_process_that_hangs_is_named_and_every_stack_written(small_data, tmp_p
 import sys, threading
 from podium.host import compile_cache
 from podium.processes.join import Cluster, join
-from podium.train.loop import train_recipe
-from tests.train.small_runs import At, small_recipe
+from podium.train.run import Limits, train_recipe
+from tests.support.small_runs import At, small_recipe
 address, process, data, run = sys.argv[1:]
 join(Cluster(address, 2, int(process)))
 compile_cache.enable()
 hang = At(2, threading.Event().wait)
-train_recipe(small_recipe(), data, run, listener=hang, stall_minutes=2 / 60)
+train_recipe(small_recipe(), data, run, listener=hang, limits=Limits(stall_minutes=2 / 60))
 """
     ends = [(end.err, end.code) for end in two_of(program, str(small_data), str(tmp_path / "run"))]
     assert EXIT_HUNG in [code for _, code in ends], ends  # the one that ends first may take the other with it
     told = next(err for err, code in ends if code == EXIT_HUNG)
     assert "nothing moved for 2 s: process 0 (" in told
-    assert "training, step 4) did not come to where the others are: saving after step 4" in told
+    assert "training, step 4) did not reach where the others are: saving after step 4" in told
     assert "in _watch" in next((tmp_path / "run").glob("stacks-*.txt")).read_text()
 
 
 def test_what_cannot_be_launched_is_refused_in_one_line():
     with pytest.raises(UserError, match="-n 0 must be at least 1"):
-        launch(("train",), 0, 0, print)
+        launch(("train",), 0, restarts=0, say=print)
     with pytest.raises(UserError, match="podium launch starts podium train"):
-        launch(("eval", "run"), 2, 0, print)
-    with pytest.raises(UserError, match="--restarts needs to know the run"):
-        launch(("train",), 2, 1, print)
+        launch(("eval", "run"), 2, restarts=0, say=print)
+    with pytest.raises(UserError, match="--restarts needs to know which run"):
+        launch(("train",), 2, restarts=1, say=print)

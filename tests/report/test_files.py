@@ -15,7 +15,12 @@ from podium.report.events import Evaluated, Progress
 from podium.report.files import JsonLines, TensorBoard
 
 PROGRESS = Progress(
-    step=7, epoch=0.5, loss=2.25, top1=0.125, learning_rate=0.1, images_per_second=1e4, input_bound=0.0, eta_seconds=9.0
+    step=7,
+    epoch=0.5,
+    metrics={"loss": 2.25, "top1": 0.125, "learning_rate": 0.1, "gradient_norm": 3.5},
+    images_per_second=1e4,
+    input_bound=0.0,
+    eta_seconds=9.0,
 )
 EVALUATED = Evaluated(step=8, epoch=0.6, images=22, top1=0.5, top5=1.0, loss=1.5, seconds=0.1)
 
@@ -44,12 +49,13 @@ def test_tensorboard_reads_what_tensorboardx_would_have_written(tmp_path):
     ours.evaluated(EVALUATED)
     ours.close()
     with SummaryWriter(str(tmp_path / "theirs"), purge_step=7) as theirs:
-        for name in ("loss", "top1", "learning_rate", "images_per_second", "input_bound"):
-            theirs.add_scalar(f"train/{name}", getattr(PROGRESS, name), 7)
+        rates = {"images_per_second": 1e4, "input_bound": 0.0}
+        for name, value in {**PROGRESS.metrics, **rates}.items():
+            theirs.add_scalar(f"train/{name}", value, 7)
         for name in ("loss", "top1", "top5"):
             theirs.add_scalar(f"evaluation/{name}", getattr(EVALUATED, name), 8)
     scalars, starts = told(tmp_path / "tensorboard")
-    assert len(scalars) == 8
+    assert len(scalars) == 9
     assert starts == [(7, SessionLog.START)]
     assert (scalars, starts) == told(tmp_path / "theirs")
 

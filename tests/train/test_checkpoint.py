@@ -21,7 +21,7 @@ from podium.errors import UserError
 from podium.step.state import State
 from podium.train import checkpoint
 from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
-from podium.train.loop import train_recipe
+from podium.train.run import train_recipe
 
 RECIPE = small_recipe()
 
@@ -53,14 +53,14 @@ def saved(tmp_path_factory):
     run = tmp_path_factory.mktemp("saved")
     with Checkpoints(run) as checkpoints:
         for step in (1, 2):
-            checkpoints.save(laid_out(4, step), step, RECIPE, "data")
+            checkpoints.save(laid_out(4, step), step, recipe=RECIPE, data_hash="data")
     return run
 
 
 def test_going_back_removes_later_checkpoints_and_leftovers_and_nothing_of_a_users(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         for step in (1, 2):
-            checkpoints.save(laid_out(4, step), step, RECIPE, "data")
+            checkpoints.save(laid_out(4, step), step, recipe=RECIPE, data_hash="data")
     folder = tmp_path / "checkpoints"
     (folder / ".DS_Store").touch()
     for name in ("2.keep", "mine", "3.orbax-checkpoint-tmp-77"):
@@ -110,7 +110,7 @@ def test_damage_to_any_file_is_named_or_harmless(saved, tmp_path, break_file):
 def test_three_are_kept_and_leftovers_are_cleared(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         for step in range(1, 6):
-            checkpoints.save(laid_out(2, step), step, RECIPE, "data")
+            checkpoints.save(laid_out(2, step), step, recipe=RECIPE, data_hash="data")
         checkpoints.wait()
         assert checkpoints.steps() == [3, 4, 5]
     (tmp_path / "checkpoints" / "6.orbax-checkpoint-tmp").mkdir()  # a kill while writing
@@ -132,14 +132,14 @@ def test_a_disk_that_does_not_answer_costs_no_checkpoint(saved, tmp_path, monkey
     with Checkpoints(run) as checkpoints:
         kept = checkpoints.steps()
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "_sha256", does_not_answer)
+            patch.setattr(checkpoint, "sha256", does_not_answer)
             with pytest.raises(UserError, match="could not be read: Input/output error; make it readable"):
                 checkpoints.first_step(None, lambda _: None)
         assert checkpoints.first_step(None, lambda _: None) == kept[-1]
         assert checkpoints.steps() == kept
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(saved, tmp_path):
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_over(saved, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(saved, run)
     for file in run.glob("checkpoints/*/about/metadata"):
@@ -154,11 +154,11 @@ def test_a_run_whose_checkpoints_are_all_damaged_does_not_begin_anew(saved, tmp_
 def test_a_state_that_is_not_finite_is_not_saved(tmp_path):
     state = laid_out(2)
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(state, 1, RECIPE, "data")
+        checkpoints.save(state, 1, recipe=RECIPE, data_hash="data")
         for bad in (np.nan, np.inf):
             state.stats["mean"] = state.stats["mean"].at[3].set(bad)
             with pytest.raises(NotFinite):
-                checkpoints.save(state, 2, RECIPE, "data")
+                checkpoints.save(state, 2, recipe=RECIPE, data_hash="data")
         assert checkpoints.steps() == [1]
 
 
@@ -192,8 +192,8 @@ def test_a_full_disk_is_reported_at_once_and_the_last_good_checkpoint_stays(smal
 import os, resource, sys
 os.environ["JAX_PLATFORMS"] = "cpu"
 from podium.errors import UserError
-from podium.train.loop import train_recipe
-from tests.train.small_runs import At, small_recipe
+from podium.train.run import train_recipe
+from tests.support.small_runs import At, small_recipe
 full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, {resource.RLIM_INFINITY}))
 try:
     train_recipe(small_recipe(), {str(small_data)!r}, {str(tmp_path / "run")!r}, listener=At(9, full))

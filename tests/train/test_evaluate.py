@@ -23,7 +23,7 @@ def test_every_image_is_counted_and_two_batches_are_under_way(small_data):
         given.append(totals)
         return step.evaluate(state, totals, batch)
 
-    evaluated = Evaluator(recipe, step, validation)(step.init(), 0, 0.0, program)
+    evaluated = Evaluator(recipe, step, validation)(step.init(), 0, 0.0, program=program)
     assert evaluated.images == len(validation) == 22
     assert len(given) == 6
     assert all(finished)

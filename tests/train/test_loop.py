@@ -12,7 +12,8 @@ from podium.errors import UserError
 from podium.recipe.reading import load_recipe
 from podium.recipe.torus import Shape
 from podium.report import events
-from podium.train.loop import evaluation_steps, train_recipe
+from podium.train.loop import evaluation_steps
+from podium.train.run import train_recipe
 from podium.train.trained_model import _for_evaluation, open_run
 
 
@@ -29,7 +30,7 @@ def test_a_run_learns_and_tells(finished):
     assert [p.step for p in progress] == list(range(1, 25))
     assert [e.step for e in evaluations] == [12, 24]
     assert all(e.images == 22 for e in evaluations)
-    assert progress[-1].loss < progress[0].loss
+    assert progress[-1].metrics["loss"] < progress[0].metrics["loss"]
     assert summary.accuracy == evaluations[-1].top1 > 0.5
     assert 0 <= summary.input_bound <= 1
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

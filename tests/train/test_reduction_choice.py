@@ -10,7 +10,7 @@ from tests.support.small_runs import small_recipe
 from podium.errors import UserError
 from podium.mesh import build_mesh, find_devices
 from podium.recipe.torus import lay_out
-from podium.train.reduction_choice import settle
+from podium.train.reduction_choice import choose_reduction
 
 PARAMS = {"kernel": jax.ShapeDtypeStruct((3, 4), jnp.float32)}
 
@@ -22,15 +22,16 @@ def mesh():
 
 
 def test_a_choice_is_kept_for_the_same_chips_and_made_anew_on_others(mesh, tmp_path):
-    assert settle(small_recipe(), mesh, PARAMS, tmp_path).reduce == "xla"  # one process: there are no sockets to time
+    # one process: there are no sockets to time
+    assert choose_reduction(small_recipe(), mesh, PARAMS, run=tmp_path).reduce == "xla"
     written = json.loads((tmp_path / "reduction.json").read_text())
     (tmp_path / "reduction.json").write_text(json.dumps({**written, "reduce": "ring"}))
-    assert settle(small_recipe(), mesh, PARAMS, tmp_path).reduce == "ring"
-    assert settle(small_recipe(bucket_mb=1.0), mesh, PARAMS, tmp_path).reduce == "xla"
-    assert settle(small_recipe(reduce="torus"), mesh, PARAMS, tmp_path).reduce == "torus"
+    assert choose_reduction(small_recipe(), mesh, PARAMS, run=tmp_path).reduce == "ring"
+    assert choose_reduction(small_recipe(bucket_mb=1.0), mesh, PARAMS, run=tmp_path).reduce == "xla"
+    assert choose_reduction(small_recipe(reduce="torus"), mesh, PARAMS, run=tmp_path).reduce == "torus"
 
 
 def test_a_choice_that_cannot_be_written_is_told_in_one_line(mesh, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"reduction\.json could not be written: Not a directory; make room or"):
-        settle(small_recipe(), mesh, PARAMS, tmp_path / "file")
+        choose_reduction(small_recipe(), mesh, PARAMS, run=tmp_path / "file")

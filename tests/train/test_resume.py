@@ -1,4 +1,4 @@
-"""A run that was stopped, by whatever, and goes on: to the same weights, on other chips, on another course."""
+"""A run that was stopped, by whatever, and resumes: to the same weights, on other chips, on a different course."""
 
 import dataclasses
 import fcntl
@@ -22,8 +22,9 @@ from podium.report import events
 from podium.step.programs import build_step
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints
-from podium.train.loop import checkpoint_steps, restored, train_recipe
+from podium.train.loop import checkpoint_steps, restored
 from podium.train.meter import Meter
+from podium.train.run import Limits, train_recipe
 from podium.train.trained_model import open_run
 
 
@@ -96,19 +97,19 @@ def test_a_second_signal_ends_the_process_at_once(small_data, tmp_path):
     program = f"""
 import os, signal
 os.environ["JAX_PLATFORMS"] = "cpu"
-from podium.train.loop import train_recipe
-from tests.train.small_runs import At, small_recipe
+from podium.train.run import train_recipe
+from tests.support.small_runs import At, small_recipe
 twice = lambda: [signal.raise_signal(signal.SIGTERM) for _ in range(2)]
 train_recipe(small_recipe(), {str(small_data)!r}, {str(tmp_path / "run")!r}, listener=At(5, twice))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == -signal.SIGTERM
-    assert ended.stderr == "SIGTERM: saving after this dispatch; once more ends it at once\n"
+    assert ended.stderr == "SIGTERM: stopping after a checkpoint; a second signal stops at once, without one\n"
 
 
 def test_a_time_limit_saves_and_stops(small_data, tmp_path):
     with pytest.raises(Stopped, match="time limit: stopped after step 1, which is saved"):
-        train_recipe(small_recipe(), small_data, tmp_path / "run", max_minutes=1e-6)
+        train_recipe(small_recipe(), small_data, tmp_path / "run", limits=Limits(max_minutes=1e-6))
     with Checkpoints(tmp_path / "run") as checkpoints:
         assert checkpoints.newest_good() == 1
 
@@ -116,7 +117,8 @@ def test_a_time_limit_saves_and_stops(small_data, tmp_path):
 def test_a_time_limit_leaves_time_for_what_was_sent(small_data, tmp_path, monkeypatch):
     monkeypatch.setattr(Meter, "dispatch_seconds", lambda _: 1200.0)
     with pytest.raises(Stopped, match="time limit: stopped after step 1, which is saved"):
-        train_recipe(small_recipe(), small_data, tmp_path / "run", max_minutes=60)  # three dispatches have to end
+        # three dispatches have to end
+        train_recipe(small_recipe(), small_data, tmp_path / "run", limits=Limits(max_minutes=60))
 
 
 def test_an_evaluation_that_is_not_made_again_stays(small_data, tmp_path):
@@ -131,9 +133,9 @@ def test_momenta_are_taken_over_only_by_the_optimizer_that_made_them(small_data,
     lars = dataclasses.replace(sgd, optimizer=Lars("lars", learning_rate=1.0))
     mesh = build_mesh(lay_out(Shape(1, 2), 16, 8), jax.devices()[:2])
     with Checkpoints(run) as checkpoints:
-        ours, none = (restored(checkpoints, 8, build_step(r, mesh), r, notes.append) for r in (sgd, lars))
+        ours, none = (restored(checkpoints, 8, build_step(r, mesh), recipe=r, note=notes.append) for r in (sgd, lars))
     assert len(notes) == 1
-    assert "momenta begin at zero" in notes[0]
+    assert "momenta start at zero" in notes[0]
     assert all(np.any(leaf) for leaf in jax.tree.leaves(ours.momenta))
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(none.momenta))
     jax.tree.map(np.testing.assert_array_equal, ours.params, none.params)
@@ -155,7 +157,7 @@ def test_a_run_stopped_while_it_evaluates_evaluates_first_when_it_goes_on(whole,
     monkeypatch.undo()
     heard = Heard()
     with pytest.raises(Stopped, match="time limit: stopped after step 13"):  # no limit is too short to get on at all
-        train_recipe(small_recipe(), small_data, tmp_path / "run", listener=heard, max_minutes=1e-6)
+        train_recipe(small_recipe(), small_data, tmp_path / "run", listener=heard, limits=Limits(max_minutes=1e-6))
     train_recipe(small_recipe(), small_data, tmp_path / "run", listener=heard)
     assert [e.step for e in heard.of(events.Evaluated)] == [12, 24]
     assert [line["step"] for line in lines_of(tmp_path / "run") if line["event"] == "evaluation"] == [12, 24]
@@ -164,7 +166,7 @@ def test_a_run_stopped_while_it_evaluates_evaluates_first_when_it_goes_on(whole,
 def test_other_chips_see_the_same_batches(whole, small_data, tmp_path):
     run, heard = crashed(small_data, tmp_path / "run", 10), Heard()
     train_recipe(small_recipe(torus="2x2", bucket_mb=9), small_data, run, listener=heard)
-    assert "goes on with bucket_mb 25.0 → 9.0, torus 1x2 → 2x2" in heard.of(str)
+    assert "resumes with bucket_mb 25.0 → 9.0, torus 1x2 → 2x2" in heard.of(str)
     want, got = (np.array([line["loss"] for line in lines_of(r) if line["event"] == "train"]) for r in (whole[0], run))
     np.testing.assert_array_equal(got[:8], want[:8])
     np.testing.assert_allclose(got, want, rtol=2e-4)
@@ -181,7 +183,7 @@ def test_a_changed_recipe_or_data_set_is_refused_with_the_difference(whole, smal
     run_directory.claim(tmp_path / "run", filled_in, images)
     assert run_directory.claim(tmp_path / "run", filled_in, images) == []
     changed = dataclasses.replace(filled_in, seed=1, torus="1x1")
-    with pytest.raises(UserError, match=r"holds another run \(seed 0 → 1\)"):
+    with pytest.raises(UserError, match=r"holds a different run \(seed 0 → 1\)"):
         run_directory.claim(tmp_path / "run", changed, images)
     assert run_directory.claim(tmp_path / "run", changed, images, from_step=4) == ["seed 0 → 1", "torus 1x2 → 1x1"]
     wider = dataclasses.replace(filled_in, model=dataclasses.replace(filled_in.model, name="resnet14"))
@@ -193,7 +195,7 @@ def test_a_changed_recipe_or_data_set_is_refused_with_the_difference(whole, smal
         run_directory.claim(tmp_path / "run", shorter, images, from_step=13)
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "data_hash": "other"}))
-    with pytest.raises(UserError, match=r"holds another run \(data .* → .*\)"):
+    with pytest.raises(UserError, match=r"holds a different run \(data .* → .*\)"):
         run_directory.claim(tmp_path / "run", filled_in, images)
 
 
@@ -232,9 +234,10 @@ def test_a_run_that_explodes_keeps_good_checkpoints_and_says_how_to_go_back(smal
     run = tmp_path / "run"
     with pytest.raises(UserError, match=r"(loss is (nan|inf) at|weight is not finite after) step 1\d; .*") as told:
         train_recipe(small_recipe(schedule=steep), small_data, run)
-    assert f"checkpoints 4, 8 are kept: go back with the same command, --run {run} --from-step 8" in str(told.value)
+    way_back = f"checkpoints 4, 8 are kept; to go back, run the same command with --run {run} --from-step 8"
+    assert way_back in str(told.value)
     gentle = small_recipe(schedule={"decay": "steps", "warmup_epochs": 0, "at_epochs": [1.5], "factor": 0.1})
-    with pytest.raises(UserError, match=r"holds another run \(schedule.factor 1e\+30 → 0.1\)"):
+    with pytest.raises(UserError, match=r"holds a different run \(schedule.factor 1e\+30 → 0.1\)"):
         train_recipe(gentle, small_data, run)
     with pytest.raises(UserError, match="has no checkpoint of --from-step 5; kept are 4, 8"):
         train_recipe(gentle, small_data, run, from_step=5)

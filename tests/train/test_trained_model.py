@@ -15,7 +15,7 @@ from podium.data.input.loader import EvalLoader
 from podium.data.prepare import prepare
 from podium.errors import UserError
 from podium.models import build_norm
-from podium.train.loop import train_recipe
+from podium.train.run import train_recipe
 from podium.train.trained_model import _pixels, open_run
 
 DATA = small_recipe().data
@@ -99,5 +99,6 @@ def test_a_network_of_ones_own_is_trained_and_opened_and_no_other_in_its_place(s
     summary = train_recipe(recipe, small_data, run, make_model=own)
     assert open_run(run, own).evaluate().top1 == summary.accuracy
     for another in (None, wider):
-        with pytest.raises(UserError, match=r"checkpoints/24 is of another network; .* open_run\('.*', make_model\)"):
+        line = r"checkpoints/24 belongs to a different network; .* open_run\('.*', make_model\)"
+        with pytest.raises(UserError, match=line):
             open_run(run, another)

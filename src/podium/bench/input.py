@@ -25,6 +25,7 @@ from podium.errors import UserError
 from podium.mesh import batch_sharding, build_mesh, find_devices
 from podium.recipe.reading import from_dict
 from podium.recipe.torus import lay_out
+from podium.report.terminal import Terminal
 
 BATCH = 128
 BATCHES_PER_TURN = 4  # about a third of a second on two cores, short beside a machine's moods
@@ -44,7 +45,6 @@ def run(
     rounds: int,
     image_size: int = 224,
     memory_images: int = 0,
-    console: Console | None = None,
 ) -> dict[str, Any]:
     """Images per second of every pipeline at each thread count, Podium's ratio to each peer, the feed's share of the
     decoder's rate, and the memory over `memory_images`. `data` is a prepared directory or any source; None is the
@@ -59,7 +59,8 @@ def run(
             f"memory_images={memory_images}; growth shows over more than {BATCH}, a batch: for example "
             f"--memory-images 100000, or leave it out"
         )
-    images = ImageSet.open(locate(data, console or Console(stderr=True)), "train")
+    terminal = Terminal(quiet=True)
+    images = ImageSet.open(locate(data, say=terminal.note, progress=terminal.preparing), "train")
     result: dict[str, Any] = {key: {} for key in ("threads", "ratios", "spread", "feed")}
     for count in threads:
         rates, missing = _rates(images, count, rounds, image_size)

@@ -144,6 +144,7 @@ class BenchAccuracy(Command):
 
         from podium.bench import accuracy, accuracy_page
         from podium.data.prepare.locate import locate
+        from podium.report.terminal import Terminal
 
         console = Console(stderr=self.json, highlight=False, markup=False, soft_wrap=True)
         if not self.rows and not self.page:
@@ -153,7 +154,7 @@ class BenchAccuracy(Command):
         if self.rows:
             if self.data is None:
                 raise UserError("podium bench accuracy needs CIFAR-10: give --data DIR (podium prepare makes one)")
-            data = locate(self.data, console)
+            data = locate(self.data, say=console.print, progress=Terminal(quiet=self.json).preparing)
             written = accuracy.run(self.rows, data, self.results, runs=self.runs, seeds=self.seeds, say=console.print)
         if self.page:
             accuracy_page.redraw(self.page, self.results)

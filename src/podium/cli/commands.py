@@ -72,26 +72,16 @@ class Train(_OneOfSeveral):
             raise UserError(f"recipe {chosen.name} needs images: give --data DIR (podium prepare makes one)")
         _start_jax()
         from podium import models
-        from podium.data.prepare.locate import locate
-        from podium.processes import agree
         from podium.processes.join import is_first
         from podium.report.terminal import Terminal
-        from podium.train.loop import train_recipe
+        from podium.train.run import Limits, train_recipe
 
         models.check(chosen.model, chosen.data.image_size)
         self.join()
         terminal = Terminal(quiet=self.json or not is_first())
-        data = agree.once_per_host(lambda: str(locate(self.data, terminal.console)))
-        run = agree.on_first(lambda: str(self.run or f"runs/{chosen.name}-{time.strftime('%Y%m%d-%H%M%S')}"))
-        summary = train_recipe(
-            chosen,
-            data,
-            run,
-            listener=terminal,
-            from_step=self.from_step,
-            max_minutes=None if self.max_minutes is None else self.max_minutes - (time.monotonic() - _BEGAN) / 60,
-            stall_minutes=self.stall_minutes,
-        )
+        minutes = None if self.max_minutes is None else self.max_minutes - (time.monotonic() - _BEGAN) / 60
+        limits = Limits(minutes, self.stall_minutes)
+        summary = train_recipe(chosen, self.data, self.run, listener=terminal, from_step=self.from_step, limits=limits)
         return asdict(summary)
 
 
@@ -110,7 +100,8 @@ class Launch(Command):
         from podium.processes.launch import launch
 
         arguments = (*self.command, "--json") if self.json else self.command
-        return launch(arguments, self.n, self.restarts, partial(print, "podium:", file=sys.stderr, flush=True))
+        say = partial(print, "podium:", file=sys.stderr, flush=True)
+        return launch(arguments, self.n, restarts=self.restarts, say=say)
 
     def exit_code(self, result: Any) -> int:
         return int(result)
@@ -132,7 +123,9 @@ class Eval(Command):
         from podium.train.trained_model import open_run
 
         terminal = Terminal(quiet=self.json)
-        data = locate(self.data, terminal.console, FOR_EVALUATION) if self.data else None
+        data = None
+        if self.data:
+            data = locate(self.data, FOR_EVALUATION, say=terminal.note, progress=terminal.preparing)
         evaluation = open_run(self.run).evaluate(data)
         terminal.evaluated(evaluation)
         return {"accuracy": evaluation.top1, **asdict(evaluation), "run": str(self.run)}
@@ -185,20 +178,17 @@ class Doctor(_OneOfSeveral):
         chosen = load_recipe(self.recipe, self.set)
         _start_jax()
         from rich.console import Console
-        from rich.markup import escape
 
         from podium.doctor.doctor import examine
+        from podium.doctor.show import show
         from podium.processes.join import is_first
 
         self.join()
         console = Console(stderr=self.json, highlight=False, markup=False, quiet=not is_first())
         with console.status("") as status:
-            report = examine(chosen, self.data, self.run, self.images_per_second, status.update)
-        for finding in report.findings:
-            point = f"[{finding.level}]●[/] [bold]{finding.point}[/]: {escape(finding.found)}"
-            console.print(point, markup=True, soft_wrap=True)
-            if finding.advice:
-                console.print(f"  → {finding.advice}", soft_wrap=True)
+            need = self.images_per_second
+            report = examine(chosen, self.data, self.run, need_images_per_second=need, say=status.update)
+        show(report, console)
         return asdict(report)
 
     def exit_code(self, result: Any) -> int:

@@ -1,6 +1,6 @@
 """`podium doctor`: looks at every process of a run, and at all of them together, before the run is launched. Started
-like the run itself (once per host, by the same launcher), or alone. The processes observe (`observe`), tell each other
-(`agree`), and all come to the same judgement (`judge`). It trains nothing and leaves nothing behind.
+like the run itself (once per host, by the same launcher), or alone. The processes observe (`observe`), exchange
+what they saw (`agree`), and all come to the same judgement (`judge`). It trains nothing and leaves nothing behind.
 """
 
 import time
@@ -34,11 +34,12 @@ def examine(
     recipe: Recipe,
     data: Path | None,
     run: Path,
+    *,
     need_images_per_second: float = 0.0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """To be called by every process of the run; all get the same report. Where hosts disagree on what to run, or
-    do not find each other, their devices are not started."""
+    """The report of all processes, each of which must call this; all get the same one. Where hosts disagree on what to
+    run, or do not find each other, their devices are not started."""
     say("looking at the hosts")
     hosts = [Host(**host) for host in agree.gather(asdict(observe_host(recipe, data, run)))]
     findings = judge.judge_hosts(hosts, _clock_seconds(), _sees_the_run(run))
@@ -53,9 +54,15 @@ def examine(
     except UserError as error:  # from what all processes have in common, so all meet it
         findings.append(judge.Finding("devices", "red", str(error), "start as many processes as the torus needs"))
         return Report("red", tuple(findings), tuple(hosts), ())
-    observed = observe_work(recipe, mesh, data, agree.processes_on_this_host())
+    observed = observe_work(recipe, mesh, data, processes_here=agree.processes_on_this_host())
     works = [Work(**work) for work in agree.gather(asdict(observed))]
-    findings += judge.judge_work(hosts, works, str(torus), recipe.batch_global, need_images_per_second)
+    findings += judge.judge_work(
+        hosts,
+        works,
+        torus=str(torus),
+        batch_global=recipe.batch_global,
+        need_images_per_second=need_images_per_second,
+    )
     return Report(judge.worst(findings), tuple(findings), tuple(hosts), tuple(works))
 
 
@@ -68,7 +75,7 @@ def _settled(recipe: Recipe, data: Path | None) -> Recipe:
 
 
 def _clock_seconds() -> list[float]:
-    """How far each process's clock is ahead of process 0's, as far as moments after a barrier can tell: the smallest of
+    """How far each process's clock is ahead of process 0's, as far as moments after a barrier can show: the smallest of
     a few differences, since all that a busy host can do is to make one larger."""
 
     def once() -> list[float]:

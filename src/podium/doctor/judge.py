@@ -12,7 +12,7 @@ from podium.doctor.observe import ALL_REDUCE_BYTES, Host, Work
 
 Level = Literal["green", "yellow", "red"]
 _CLOCKS_APART_SECONDS = 2.0
-_CLOCKS_FAR_SECONDS = 60.0  # Munge and TLS begin to refuse
+_CLOCKS_FAR_SECONDS = 60.0  # Munge and TLS start to refuse
 _SLOW_COMPUTE = 1.5
 _CHECKPOINTS = 3  # two are kept while the third is written
 
@@ -26,10 +26,10 @@ class Finding:
 
 
 def judge_hosts(hosts: Sequence[Host], clock_seconds: Sequence[float], run_is_seen: Sequence[bool]) -> list[Finding]:
-    """Lists are in the order of ranks; clocks are relative to process 0's."""
+    """The findings without devices. Lists are in the order of ranks; clocks are relative to process 0's."""
     return [
         _versions(hosts),
-        _same(hosts, "recipe", lambda h: h.recipe, "start every process with the same --recipe and --set"),
+        _same(hosts, "recipe", lambda h: h.recipe, advice="start every process with the same --recipe and --set"),
         _data(hosts),
         _names(hosts),
         _clocks(hosts, clock_seconds),
@@ -39,12 +39,12 @@ def judge_hosts(hosts: Sequence[Host], clock_seconds: Sequence[float], run_is_se
 
 
 def judge_work(
-    hosts: Sequence[Host], works: Sequence[Work], torus: str, batch_global: int, need_images_per_second: float
+    hosts: Sequence[Host], works: Sequence[Work], *, torus: str, batch_global: int, need_images_per_second: float
 ) -> list[Finding]:
-    """`need_images_per_second`: of the whole run; 0 if nobody knows."""
+    """The findings that need devices. `need_images_per_second` is the whole run's; 0 if nobody knows."""
     with_data = [_share(hosts, works), _memory(hosts, works), _decoding(hosts, works, need_images_per_second)]
     return [
-        _devices(hosts, works, torus, batch_global),
+        _devices(hosts, works, torus=torus, batch_global=batch_global),
         _disk(hosts, works),
         *(with_data if works[0].images else []),
         _compute(hosts, works),
@@ -66,10 +66,10 @@ def _all(hosts: Sequence[Host]) -> str:
     return f"{len(hosts)} process{'es' * (len(hosts) > 1)} on {count} host{'s' * (count > 1)}"
 
 
-def _same(hosts: Sequence[Host], point: str, of: Callable[[Host], str], advice: str) -> Finding:
+def _same(hosts: Sequence[Host], point: str, of: Callable[[Host], str], *, advice: str) -> Finding:
     for process, host in enumerate(hosts):
         if of(host) != of(hosts[0]):
-            return Finding(point, "red", f"{_who(process, hosts)} has another than {_who(0, hosts)}", advice)
+            return Finding(point, "red", f"{_who(process, hosts)} has a different one from {_who(0, hosts)}", advice)
     return Finding(point, "green", f"sha256 {of(hosts[0])[:12]}…, in {_all(hosts)}")
 
 
@@ -92,7 +92,7 @@ def _data(hosts: Sequence[Host]) -> Finding:
             )
     if not any(host.data for host in hosts):
         return Finding("data", "yellow", "not looked at", "give --data, a prepared directory")
-    return _same(hosts, "data", lambda h: h.data, "copy the same prepared directory to every host")
+    return _same(hosts, "data", lambda h: h.data, advice="copy the same prepared directory to every host")
 
 
 def _names(hosts: Sequence[Host]) -> Finding:
@@ -147,7 +147,7 @@ def _decoder(hosts: Sequence[Host]) -> Finding:
     return Finding("decoder", "green", hosts[0].decoder)
 
 
-def _devices(hosts: Sequence[Host], works: Sequence[Work], torus: str, batch_global: int) -> Finding:
+def _devices(hosts: Sequence[Host], works: Sequence[Work], *, torus: str, batch_global: int) -> Finding:
     platform, per_process = works[0].platform, works[0].devices
     for process, (host, work) in enumerate(zip(hosts, works, strict=True)):
         if work.platform == "cpu" and host.accelerator_files:

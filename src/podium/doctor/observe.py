@@ -1,6 +1,6 @@
 """What one process sees of itself and its host, for `podium doctor`: plain facts that travel as JSON. `Host` is seen
 before any device starts, `Work` with the devices at work on small pieces of the run. Nothing here is judged (`judge`
-does that), and nothing raises: what cannot be had is told as a problem.
+does that), and nothing raises: what cannot be had is reported as a problem.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import dataclasses
 import shutil
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from podium.data import decode
 from podium.data.dataset.shards import ImageSet
-from podium.data.input.cache import budget_bytes, cached_bytes, choose_level
+from podium.data.input.cache import cached_bytes, choose_level, divide_budget
 from podium.data.input.loader import TrainLoader, thread_count
 from podium.data.input.prefetch import local_rows
 from podium.errors import UserError
@@ -37,6 +38,7 @@ from podium.step.programs import build_step
 ALL_REDUCE_BYTES = 4 << 20
 _DECODE_SECONDS = 0.5
 _MATRIX = 768
+_ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Host:
     memory_free_bytes: int
     disk_free_bytes: int
     accelerator_files: list[str]
-    """Device files that speak of an accelerator, whatever JAX sees."""
+    """Device files that show that there is an accelerator, whatever JAX sees."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,9 @@ class Work:
     platform: str
     devices: int
     compute_seconds: float
-    """Of a small matrix product on one of this process's devices, alone."""
+    """For a small matrix product on one of this process's devices, alone."""
     all_reduce_seconds: float
-    """Of a small sum over the whole torus."""
+    """For a small sum over the whole torus."""
     all_reduce_is_right: bool
     checkpoint_bytes: int
     images: int
@@ -117,16 +119,18 @@ def existing_folder(path: Path) -> Path:
     return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
 
 
-def observe_work(recipe: Recipe, mesh: Mesh, data: Path | None, processes_here: int) -> Work:
-    """All processes must call this together. `processes_here` share this host's memory."""
+def observe_work(recipe: Recipe, mesh: Mesh, data: Path | None, *, processes_here: int) -> Work:
+    """What this process sees with its devices. All processes must call this together; `processes_here` of them share
+    this host's memory."""
     state = jax.eval_shape(build_step(recipe, mesh).init)
-    seconds, right = _all_reduce(mesh)
+    all_reduce, given = jax.jit(_all_reduce(mesh)), _addends(mesh, ALL_REDUCE_BYTES // 4)
+    sums = [np.asarray(shard.data) for shard in all_reduce(given).addressable_shards]
     work = Work(
         platform=mesh.devices.flat[0].platform,
         devices=len(mesh.local_devices),
         compute_seconds=_compute_seconds(),
-        all_reduce_seconds=seconds,
-        all_reduce_is_right=right,
+        all_reduce_seconds=float(np.median(seconds_of([all_reduce], given, repeats=5))),
+        all_reduce_is_right=all(is_sum(total, mesh.size) for total in sums),
         checkpoint_bytes=sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(state)),
         images=0,
         cache="",
@@ -135,17 +139,17 @@ def observe_work(recipe: Recipe, mesh: Mesh, data: Path | None, processes_here: 
         decode_images_per_second=0.0,
         decode_problem="",
     )
-    return dataclasses.replace(work, **_input(recipe, mesh, data, processes_here)) if data else work
+    return dataclasses.replace(work, **_input(recipe, mesh, data, processes_here=processes_here)) if data else work
 
 
-def _input(recipe: Recipe, mesh: Mesh, data: Path, processes_here: int) -> dict[str, Any]:
+def _input(recipe: Recipe, mesh: Mesh, data: Path, *, processes_here: int) -> dict[str, Any]:
     images = ImageSet.open(data, "train")
     rows = local_rows(batch_sharding(mesh, leading=1), recipe.batch_global)
     uncached = dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, cache="none"))
     loader = TrainLoader(images, uncached, rows)
     share = loader.order.share(rows)
-    budget = budget_bytes(recipe.data.cache_gb) // processes_here * 3 // 4  # as the training loop divides it
-    level = choose_level(images, share, recipe.data.cache, budget)
+    budgets = divide_budget(recipe.data.cache_gb, processes_here)
+    level = choose_level(images, share, recipe.data.cache, budgets.train_bytes)
     rate, problem = _decode_rate(loader)
     return {
         "images": len(share),
@@ -184,14 +188,35 @@ def _compute_seconds() -> float:
     return min(once() for _ in range(7))  # what the device can do, not what else its host was busy with
 
 
-def _all_reduce(mesh: Mesh) -> tuple[float, bool]:
-    size, everywhere = ALL_REDUCE_BYTES // 4, PartitionSpec(AXES)
-    ones = jax.make_array_from_callback(
-        (mesh.size, size), NamedSharding(mesh, everywhere), lambda _: np.ones((1, size), np.float32)
-    )
-    total = jax.shard_map(lambda x: lax.psum(x[0], AXES), mesh=mesh, in_specs=everywhere, out_specs=PartitionSpec())
-    seconds = float(np.median(seconds_of([jax.jit(total)], ones, repeats=5)))
-    return seconds, bool((np.asarray(jax.jit(total)(ones).addressable_data(0)) == mesh.size).all())
+def _all_reduce(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+    spec = PartitionSpec(AXES)
+    return jax.shard_map(lambda x: lax.psum(x[0], AXES), mesh=mesh, in_specs=spec, out_specs=PartitionSpec())
+
+
+def _addends(mesh: Mesh, size: int) -> jax.Array:
+    def of_chip(index: Any) -> np.ndarray:
+        return addends(mesh.size, size, index[0])
+
+    return jax.make_array_from_callback((mesh.size, size), NamedSharding(mesh, PartitionSpec(AXES)), of_chip)
+
+
+def addends(chips: int, size: int, which: slice = _ALL) -> np.ndarray:
+    """float32 [chips, size]: what `which` of the chips add to the sum. Neighbours add different vectors, and neighbours
+    in a vector differ, so a sum that counts one chip twice, or puts a part in the wrong place, is noticed."""
+    return _weights(chips)[which, None] * _pattern(size)
+
+
+def is_sum(total: np.ndarray, chips: int) -> bool:
+    """Whether `total` is the sum of all addends: whole numbers below 2^24, so that it is exact in any order."""
+    return bool(np.array_equal(total, _weights(chips).sum() * _pattern(total.size)))
+
+
+def _weights(chips: int) -> np.ndarray:
+    return np.arange(chips, dtype=np.float32) % 64 + 1
+
+
+def _pattern(size: int) -> np.ndarray:
+    return np.arange(size, dtype=np.float32) % 7 - 3
 
 
 def _address(name: str) -> str:

@@ -1,6 +1,6 @@
-"""What the processes of a run tell each other outside of training: small JSON values, gathered in the order of ranks.
-They travel through the key-value store of JAX's coordinator, so processes can compare notes before any of them starts
-its devices. With one process everything here is what that process says.
+"""What the processes of a run exchange outside of training: small JSON values, gathered in the order of ranks. They
+travel through the key-value store of JAX's coordinator, so processes can compare notes before any of them starts
+its devices. With one process everything here is that process's own.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ def gather(value: Any) -> list[Any]:
 
 
 def post(board: str, value: Any) -> None:
-    """Puts up this process's newest `value` for whoever reads the board; waits for nobody."""
+    """Posts this process's newest `value` on a board that all can read; waits for nobody."""
     if process_count() > 1:
         _put(f"podium/{board}", value)
 
@@ -78,19 +78,19 @@ def once_per_host(act: Callable[[], Any]) -> Any:
 
 
 def _together(act: Callable[[], Any], acting: bool) -> list[Any]:
-    """What each process that is acting returned. A user's mistake is told alike by all; any other failure is raised as
-    it is where it happened, and in a line by the others, who would else wait for a process that is gone."""
-    said: dict[str, Any] = {}
+    """What each process that is acting returned. A user's mistake is reported alike by all; any other failure is
+    raised as it is where it happened, and in a line by the others, who would else wait for a process that is gone."""
+    returned: dict[str, Any] = {}
     failure = None
     if acting:
         try:
-            said = {"value": act()}
+            returned = {"value": act()}
         except UserError as error:
-            said = {"mistake": str(error)}
+            returned = {"mistake": str(error)}
         except Exception as error:
             first_line = str(error).partition("\n")[0]
-            failure, said = error, {"failure": f"{type(error).__name__}: {first_line}"}
-    of_all = gather(said | {"host": socket.gethostname()})
+            failure, returned = error, {"failure": f"{type(error).__name__}: {first_line}"}
+    of_all = gather(returned | {"host": socket.gethostname()})
     if failure:
         raise failure
     for process, theirs in enumerate(of_all):
@@ -109,7 +109,7 @@ def check_same(facts: dict[str, Any]) -> None:
         for name in facts:
             if theirs[name] != of_all[0][name]:
                 raise UserError(
-                    f"process {process} on {theirs['host']} has another {name} than process 0 on "
+                    f"process {process} on {theirs['host']} has a different {name} from process 0 on "
                     f"{of_all[0]['host']}; start all processes with the same {name}"
                 )
 
@@ -130,5 +130,5 @@ def processes_on_this_host() -> int:
 
 
 def digest(fact: Any) -> str:
-    """Of a JSON value, whatever the order of its keys."""
+    """A hash of a JSON value, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(fact, sort_keys=True).encode()).hexdigest()

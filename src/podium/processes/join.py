@@ -39,7 +39,7 @@ def join(cluster: Cluster) -> None:
         _check(cluster)
     cluster = cluster if given else _of_open_mpi_5() or cluster
     address = cluster.coordinator
-    jax.config.update("jax_enable_preemption_service", False)  # it takes SIGTERM, which train/interrupt.py answers
+    jax.config.update("jax_enable_preemption_service", False)  # it takes SIGTERM, which train/stop.py answers
     # JAX would listen on all interfaces; a run that stays on this machine need not.
     bind = address if address and address.startswith(("127.", "localhost:")) else None
     try:
@@ -68,7 +68,7 @@ def join(cluster: Cluster) -> None:
 
 
 def is_first() -> bool:
-    """Whether this process speaks for the run. Asked before the devices start as well as after."""
+    """Whether this process reports for the run. Asked before the devices start as well as after."""
     return runtime().process_id == 0
 
 
@@ -77,7 +77,7 @@ def process_count() -> int:
 
 
 def runtime() -> jax._src.distributed.State:
-    """JAX's own record of who has joined. In public it tells the numbers only once its devices have started."""
+    """JAX's own record of who has joined. In public it has the numbers only once its devices have started."""
     return jax._src.distributed.global_state
 
 

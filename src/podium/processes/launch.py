@@ -1,6 +1,6 @@
 """Several processes of one run on this machine: `podium launch -n 4 -- train …` starts them, passes signals on, ends
-all when one has died, says which, and starts them again from the last checkpoint as often as it was told to. On a
-cluster this is the work of Slurm, MPI or Kubernetes.
+all when one has died, says which, and restarts them from the last checkpoint as often as allowed. On a cluster this is
+the work of Slurm, MPI or Kubernetes.
 """
 
 import contextlib
@@ -10,9 +10,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import FrameType
-from typing import Any
 
 from podium.errors import EXIT_HUNG, EXIT_MISTAKE, EXIT_STOPPED, UserError
 
@@ -22,62 +22,91 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-def launch(arguments: Sequence[str], processes: int, restarts: int, say: Callable[[str], None]) -> int:
+def launch(arguments: Sequence[str], processes: int, *, restarts: int, say: Callable[[str], None]) -> int:
     """Runs `podium ARGUMENTS` in so many processes; returns the exit code."""
     if processes < 1 or restarts < 0:
         raise UserError(f"-n {processes} must be at least 1 and --restarts {restarts} at least 0")
     if arguments[:1] != ("train",):
         raise UserError("podium launch starts podium train; write podium launch -n 4 -- train …")
     if restarts and not any(a == "--run" or a.startswith("--run=") for a in arguments):
-        raise UserError("--restarts needs to know the run to go on with; add --run DIR after train")
+        raise UserError("--restarts needs to know which run to resume; add --run DIR after train")
     for left in reversed(range(restarts + 1)):
-        job = _Job(arguments, processes)
-        code, what = job.wait()
-        if code in (0, EXIT_STOPPED, EXIT_MISTAKE) or job.was_told_to_end:
+        with Job(_commands(arguments, processes)) as job:
+            ended = job.wait()
+        if ended.code in (0, EXIT_STOPPED, EXIT_MISTAKE) or job.was_signalled:
             break
-        then = f"starting again (restart {restarts - left + 1} of {restarts})" if left else "no restarts left"
-        say(f"{what}; {then}")
-    return code
+        then = f"restarting ({restarts - left + 1} of {restarts})" if left else "no restarts left"
+        say(f"{ended.how}; {then}")
+    return ended.code
 
 
-class _Job:
-    """The processes of one start."""
+def _commands(arguments: Sequence[str], processes: int) -> list[list[str]]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        coordinator = f"127.0.0.1:{server.getsockname()[1]}"
+    cluster = ["--coordinator", coordinator, "--processes", str(processes), "--process"]
+    return [[sys.executable, "-m", "podium", *arguments, *cluster, str(k)] for k in range(processes)]
 
-    was_told_to_end = False
-    """By a signal, so that nobody waits for another start."""
 
-    def __init__(self, arguments: Sequence[str], processes: int) -> None:
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    """The exit code of the process that failed first; 0 if none did."""
+    how: str
+    """What happened to it, in words."""
+
+
+class Job:
+    """The processes of one start. While its `with` lasts, signals are passed on to them."""
+
+    def __init__(
+        self,
+        commands: Sequence[Sequence[str]],
+        *,
+        grace_seconds: float = _GRACE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._commands, self._grace_seconds, self._clock, self._sleep = commands, grace_seconds, clock, sleep
         self._processes: list[subprocess.Popen[bytes]] = []
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            coordinator = f"127.0.0.1:{server.getsockname()[1]}"
-        with self._passing_signals_on():
-            for process in range(processes):
-                place = ["--coordinator", coordinator, "--processes", str(processes), "--process", str(process)]
-                self._processes.append(
-                    subprocess.Popen(
-                        [sys.executable, "-m", "podium", *arguments, *place],
-                        stdout=None if process == 0 else subprocess.DEVNULL,
-                        start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and is passed on once
-                        preexec_fn=_die_with_parent,
-                    )
-                )
+        self._passing_on = contextlib.ExitStack()
+        self.was_signalled = False
+        """Told to end, so that nobody waits for another start."""
 
-    def wait(self) -> tuple[int, str]:
-        """The exit code of the first that failed, and in words what became of it; 0 if none did."""
-        with self._passing_signals_on():
-            while (failed := self._first_failed()) is None and any(p.poll() is None for p in self._processes):
-                time.sleep(_LOOK_SECONDS)
-            if failed is None:
-                return 0, "all ended well"
-            deadline = time.monotonic() + _GRACE_SECONDS
-            while any(p.poll() is None for p in self._processes) and time.monotonic() < deadline:
-                time.sleep(_LOOK_SECONDS)
-            for process in self._processes:
-                process.kill()
-                process.wait()
-        code = self._processes[failed].returncode
-        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return (128 - code if code < 0 else code), f"process {failed} of {len(self._processes)} {how}"
+    def __enter__(self) -> "Job":
+        self._passing_on.enter_context(self._signals_passed_on())
+        for command in self._commands:
+            self._processes.append(
+                subprocess.Popen(
+                    command,
+                    stdout=subprocess.DEVNULL if self._processes else None,  # the first reports for all
+                    start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and is passed on once
+                    preexec_fn=_die_with_parent,
+                )
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._passing_on.close()
+
+    def wait(self) -> Ended:
+        """Waits until all have ended. When one has failed, the others have some seconds to end by themselves."""
+        while (failed := self._first_failed()) is None and self._any_runs():
+            self._sleep(_LOOK_SECONDS)
+        if failed is None:
+            return Ended(0, "all processes succeeded")
+        deadline = self._clock() + self._grace_seconds
+        while self._any_runs() and self._clock() < deadline:
+            self._sleep(_LOOK_SECONDS)
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        code, who = self._processes[failed].returncode, f"process {failed} of {len(self._processes)}"
+        if code < 0:
+            return Ended(128 - code, f"{who} was ended by {signal.Signals(-code).name}")
+        return Ended(code, f"{who} ended with exit code {code}")
+
+    def _any_runs(self) -> bool:
+        return any(process.poll() is None for process in self._processes)
 
     def _first_failed(self) -> int | None:
         """The one whose end explains the others': those that lose a peer end by themselves, or JAX aborts them."""
@@ -85,9 +114,9 @@ class _Job:
         return min(failed, key=lambda n: self._processes[n].returncode in (EXIT_HUNG, -signal.SIGABRT), default=None)
 
     @contextlib.contextmanager
-    def _passing_signals_on(self) -> Any:
+    def _signals_passed_on(self) -> Iterator[None]:
         def pass_on(number: int, _: FrameType | None) -> None:
-            self.was_told_to_end = True
+            self.was_signalled = True
             for process in self._processes:
                 process.send_signal(number)
 

@@ -1,9 +1,7 @@
-"""What a run tells the outside world, and the interface of those who listen: the terminal, metrics.jsonl,
-TensorBoard.
-"""
+"""What a run reports, and the interface of those who listen: the terminal, metrics.jsonl, TensorBoard."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -26,13 +24,12 @@ class Started:
 
 @dataclass(frozen=True)
 class Progress:
-    """Means over the steps since the last report."""
+    """The steps since the last report."""
 
     step: int
     epoch: float
-    loss: float
-    top1: float
-    learning_rate: float
+    metrics: Mapping[str, float]
+    """Whatever the step returns, by name: the mean over these steps; of the learning rate the last."""
     images_per_second: float
     input_bound: float
     """The share of the time in which the devices waited for images."""
@@ -41,13 +38,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Hosts:
-    """All processes of a run side by side, as each last told of itself; seconds are per step."""
+    """All processes of a run side by side, as each last reported itself; seconds are per step."""
 
     step: int
     processes: int
     step_seconds: float
     input_wait_seconds: float
-    """How long a process's devices stood idle for its input: the median process's, and the worst's."""
+    """How long a process's devices stood idle for its input: the median process's, then the straggler's."""
     input_wait_seconds_most: float
     input_wait_most_process: int
     memory_bytes_most: int
@@ -81,9 +78,10 @@ class Summary:
 
 
 class Listener:
-    """Hears of each event; the default is to ignore it."""
+    """Receives each event; the default is to ignore it."""
 
     def note(self, message: str) -> None: ...
+    def preparing(self, stage: str, done: int, total: int) -> None: ...
     def started(self, event: Started) -> None: ...
     def progress(self, event: Progress) -> None: ...
     def hosts(self, event: Hosts) -> None: ...
@@ -92,12 +90,40 @@ class Listener:
     def close(self) -> None: ...
 
 
-class Everyone(Listener):
+class Broadcast(Listener):
     """Passes each event on to several listeners, in order."""
 
     def __init__(self, *listeners: Listener) -> None:
-        def passed_on(name: str) -> Any:
-            return lambda *event: [getattr(listener, name)(*event) for listener in listeners] and None
+        self._listeners = listeners
 
-        for name in ("note", "started", "progress", "hosts", "evaluated", "finished", "close"):
-            setattr(self, name, passed_on(name))
+    def note(self, message: str) -> None:
+        for listener in self._listeners:
+            listener.note(message)
+
+    def preparing(self, stage: str, done: int, total: int) -> None:
+        for listener in self._listeners:
+            listener.preparing(stage, done, total)
+
+    def started(self, event: Started) -> None:
+        for listener in self._listeners:
+            listener.started(event)
+
+    def progress(self, event: Progress) -> None:
+        for listener in self._listeners:
+            listener.progress(event)
+
+    def hosts(self, event: Hosts) -> None:
+        for listener in self._listeners:
+            listener.hosts(event)
+
+    def evaluated(self, event: Evaluated) -> None:
+        for listener in self._listeners:
+            listener.evaluated(event)
+
+    def finished(self, event: Summary) -> None:
+        for listener in self._listeners:
+            listener.finished(event)
+
+    def close(self) -> None:
+        for listener in self._listeners:
+            listener.close()

@@ -1,5 +1,6 @@
-"""The run directory's records: metrics.jsonl, one JSON object a line, and TensorBoard events. Both hand each event to
-the kernel at once, so that a full disk is told by the write that meets it, in one line, and holds nobody up.
+"""The run directory's records: metrics.jsonl, one JSON object a line, and TensorBoard events. Both write every metric
+that the step returns, and hand each event to the kernel at once, so that a full disk is reported by the write that
+meets it, in one line, and holds nobody up.
 """
 
 import contextlib
@@ -7,7 +8,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,13 +36,14 @@ class _Appended:
             self._file.flush()
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # only what a failed write has left, and that was told
+        with contextlib.suppress(OSError):  # only what a failed write has left, and that was reported
             self._file.close()
 
 
 class JsonLines(Listener):
     """metrics.jsonl: every line stands alone and is written whole, so a killed run's file can still be read. A run that
-    goes on after `first_step` first takes out the lines of what it will do again, `evaluates_first` or not."""
+    resumes after `first_step` first removes the lines of what it will do again; with `evaluates_first` that
+    includes the evaluation at that step."""
 
     def __init__(self, run: Path, first_step: int = 0, evaluates_first: bool = False) -> None:
         path = run / "metrics.jsonl"
@@ -51,22 +53,24 @@ class JsonLines(Listener):
         self._file = _Appended(path)
 
     def progress(self, event: Progress) -> None:
-        self._write("train", event)
+        fields = asdict(event)
+        metrics = fields.pop("metrics")
+        self._write("train", {"step": event.step, "epoch": event.epoch, **metrics, **fields})
 
     def hosts(self, event: Hosts) -> None:
-        self._write("hosts", event)
+        self._write("hosts", asdict(event))
 
     def evaluated(self, event: Evaluated) -> None:
-        self._write("evaluation", event)
+        self._write("evaluation", asdict(event))
 
     def finished(self, event: Summary) -> None:
-        self._write("summary", event)
+        self._write("summary", asdict(event))
 
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, kind: str, event: Progress | Hosts | Evaluated | Summary) -> None:
-        self._file.write(json.dumps({"event": kind, **asdict(event)}).encode() + b"\n")
+    def _write(self, kind: str, fields: dict[str, Any]) -> None:
+        self._file.write(json.dumps({"event": kind, **fields}).encode() + b"\n")
 
 
 def _stays(line: str, first_step: int, evaluates_first: bool) -> bool:
@@ -89,25 +93,30 @@ class TensorBoard(Listener):
         self._write(step=first_step + 1, session_log=SessionLog(status=SessionLog.START))  # hides what is done again
 
     def progress(self, event: Progress) -> None:
-        self._scalars("train", event, ("loss", "top1", "learning_rate", "images_per_second", "input_bound"))
+        rates = _chosen(event, "images_per_second", "input_bound")
+        self._scalars("train", event.step, {**event.metrics, **rates})
 
     def hosts(self, event: Hosts) -> None:
         names = ("step_seconds", "input_wait_seconds", "input_wait_seconds_most", "memory_bytes_most")
-        self._scalars("hosts", event, names)
+        self._scalars("hosts", event.step, _chosen(event, *names))
 
     def evaluated(self, event: Evaluated) -> None:
-        self._scalars("evaluation", event, ("loss", "top1", "top5"))
+        self._scalars("evaluation", event.step, _chosen(event, "loss", "top1", "top5"))
 
     def close(self) -> None:
         self._file.close()
 
-    def _scalars(self, group: str, event: Progress | Hosts | Evaluated, names: Sequence[str]) -> None:
-        values = [Scalars.Value(tag=f"{group}/{name}", simple_value=getattr(event, name)) for name in names]
-        self._write(step=event.step, summary=Scalars(value=values))
+    def _scalars(self, group: str, step: int, values: Mapping[str, float]) -> None:
+        scalars = [Scalars.Value(tag=f"{group}/{name}", simple_value=value) for name, value in values.items()]
+        self._write(step=step, summary=Scalars(value=scalars))
 
     def _write(self, **fields: Any) -> None:
-        """One record, framed as in a TFRecord."""
+        """Writes one record, framed as in a TFRecord."""
         data = Event(wall_time=time.time(), **fields).SerializeToString()
         length = struct.pack("<Q", len(data))
         crcs = [struct.pack("<I", masked_crc32c(part)) for part in (length, data)]
         self._file.write(length + crcs[0] + data + crcs[1])
+
+
+def _chosen(event: Progress | Hosts | Evaluated, *names: str) -> dict[str, float]:
+    return {name: getattr(event, name) for name in names}

@@ -2,10 +2,20 @@
 
 import sys
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)  # fmt: skip
 from rich.table import Table
 from rich.text import Text
 
@@ -15,11 +25,12 @@ _PLAIN_SECONDS = 5.0  # between the lines of a log file
 
 
 def bottleneck(input_bound: float) -> str:
-    """'input-bound 31 %' where the devices wait for images more than a little, else 'compute-bound 97 %'."""
+    """'input-bound 31%' where the devices wait for images more than a little, else 'compute-bound 97%'."""
     return f"input-bound {input_bound:.0%}" if input_bound > 0.1 else f"compute-bound {1 - input_bound:.0%}"
 
 
 def duration(seconds: float) -> str:
+    """'1:05', or with hours '2:01:05'."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
@@ -27,25 +38,50 @@ def duration(seconds: float) -> str:
 
 def _numbers(event: events.Progress) -> str:
     return (
-        f"epoch {event.epoch:.1f}  loss {event.loss:.3f}  lr {event.learning_rate:.3g}  "
+        f"epoch {event.epoch:.1f}  loss {event.metrics['loss']:.3f}  lr {event.metrics['learning_rate']:.3g}  "
         f"{event.images_per_second:,.0f} images/s  {bottleneck(event.input_bound)}"
     )
 
 
 class Terminal(events.Listener):
-    """Prints to `stream`; live if that is a terminal."""
+    """Prints to standard output, or where that must stay clean (`quiet`) to standard error; live if it is a terminal.
+    `clock` spaces the lines of a log file."""
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        quiet: bool = False,
+        *,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         # Notes carry paths and names as a user gave them, and [v2] is none of rich's tags.
-        self.console = Console(file=sys.stderr if quiet else sys.stdout, highlight=False, markup=False)
+        file = sys.stderr if quiet else sys.stdout
+        self.console = console or Console(file=file, highlight=False, markup=False)
+        self._clock, self._last_line = clock, float("-inf")
         self._live: Progress | None = None
         self._task: TaskID | None = None
+        self._bars: Progress | None = None
+        self._stages: dict[str, TaskID] = {}
         self._steps = 0
-        self._last_line = 0.0
         self._warned = ""
 
     def note(self, message: str) -> None:
         self.console.print(message, style="dim", soft_wrap=True)
+
+    def preparing(self, stage: str, done: int, total: int) -> None:
+        """Shows a bar for each stage of preparing images, as long as there is something left of one."""
+        if self._bars is None:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._bars = Progress(*columns, console=self.console, transient=True)
+            self._bars.start()
+        if stage not in self._stages:
+            self._stages[stage] = self._bars.add_task(stage, total=total)
+        self._bars.update(self._stages[stage], completed=done)
+        if done >= total:
+            self._bars.remove_task(self._stages.pop(stage))
+        if not self._stages:
+            self._bars.stop()
+            self._bars = None
 
     def started(self, event: events.Started) -> None:
         self._steps = event.steps
@@ -71,15 +107,12 @@ class Terminal(events.Listener):
             self._live.start()
 
     def progress(self, event: events.Progress) -> None:
+        eta = f"ETA {duration(event.eta_seconds)}"
         if self._live is not None and self._task is not None:
-            eta = f"ETA {duration(event.eta_seconds)}"
             self._live.update(self._task, completed=event.step, numbers=_numbers(event), eta=eta)
-        elif time.monotonic() - self._last_line >= _PLAIN_SECONDS or event.step >= self._steps:
-            self._last_line = time.monotonic()
-            self.console.print(
-                f"step {event.step}/{self._steps}  {_numbers(event)}  ETA {duration(event.eta_seconds)}",
-                soft_wrap=True,
-            )
+        elif self._clock() - self._last_line >= _PLAIN_SECONDS or event.step >= self._steps:
+            self._last_line = self._clock()
+            self.console.print(f"step {event.step}/{self._steps}  {_numbers(event)}  {eta}", soft_wrap=True)
 
     def hosts(self, event: events.Hosts) -> None:
         about = event.warning.partition(" is ")[0]  # the figure changes from report to report
@@ -107,9 +140,11 @@ class Terminal(events.Listener):
         self.note(f"next: podium eval {event.run} · podium predict {event.run} IMAGE…")
 
     def close(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        for bars in (self._live, self._bars):
+            if bars is not None:
+                bars.stop()
+        self._live = self._bars = None
+        self._stages = {}
 
 
 class _Eta(ProgressColumn):

@@ -31,20 +31,21 @@ from podium.step.state import State
 _KEPT = 3
 _HASHES = "hashes.json"
 _DAMAGED = "damaged-"
+_SLOW_DISK = 20e6  # bytes a second
 _OURS = re.compile(r"\d+(\.orbax-checkpoint-tmp.*)?")  # a step, or what Orbax writes before it is one
 
 logging.getLogger("absl").setLevel(logging.CRITICAL)  # Orbax logs the traceback of an error that it also raises
 
 
 class NotFinite(Exception):
-    """The state holds a number that is not finite; the checkpoints before it are as they were."""
+    """Says what is not finite, the loss or a weight, and at which step; checkpoints before it are as they were."""
 
 
 class Checkpoints:
     """The checkpoints of one run directory. Use it in a `with`, so that the last write ends before the program does."""
 
     def __init__(self, run: Path) -> None:
-        self._run, self._directory = run, (run / "checkpoints").absolute()
+        self.run, self._directory = run, (run / "checkpoints").absolute()
         self.slowest_seconds = 0.0
         self._saving = 0, 0.0
         with reporting(run / "checkpoints", "choose another --run"):
@@ -55,13 +56,13 @@ class Checkpoints:
         )
         sys.unraisablehook = _without_late_writers
 
-    def save(self, state: State, step: int, recipe: Recipe, data_hash: str) -> None:
-        """Copies a portable state off the devices and returns; the write goes on while training does. Waits first for
+    def save(self, state: State, step: int, *, recipe: Recipe, data_hash: str) -> None:
+        """Copies a portable state off the devices and returns; the write continues while training does. Waits first for
         the write before, so a kill at any moment costs less than two intervals. What is not finite is not saved."""
         self.wait()
         on_host = _host_copy(state)
         if not all(np.isfinite(np.sum(leaf)) for leaf in jax.tree.leaves(on_host)):
-            raise NotFinite
+            raise NotFinite(f"a weight is not finite after step {step}")
         about = {
             "step": step,
             "recipe": to_dict(recipe),
@@ -75,13 +76,17 @@ class Checkpoints:
                 self._remove(old)
             self._orbax.save(self._directory / str(step), args=arguments)
 
+    def write_seconds(self, state: State) -> float:
+        """What writing a checkpoint takes: the slowest write so far, or before the first that of a slow disk."""
+        return self.slowest_seconds or sum(leaf.nbytes for leaf in jax.tree.leaves(state)) / _SLOW_DISK
+
     def check(self) -> None:
         """Reports a write that has failed in the background."""
         with self._reporting():
             self._orbax.check_for_errors()
 
     def wait(self) -> None:
-        """Until the last save is whole on disk."""
+        """Waits until the last save is whole on disk."""
         with self._reporting():
             self._orbax.wait_until_finished()
 
@@ -90,25 +95,25 @@ class Checkpoints:
         return complete_steps(self._directory)
 
     def newest_good(self, say: Callable[[str], None] = lambda _: None) -> int | None:
-        """The newest step whose files match their hashes; `say` hears of each that does not."""
+        """The newest step whose files match their hashes; each that does not is reported through `say`."""
         for step in reversed(self.steps()):
             damage = _damage(self._directory / str(step))
             if damage is None:
                 return step
-            say(f"checkpoint {self._run}/checkpoints/{step} is damaged ({damage}); taking the one before it")
+            say(f"checkpoint {self.run}/checkpoints/{step} is damaged ({damage}); taking the one before it")
         return None
 
     def _verify(self, step: int) -> None:
         if damage := _damage(self._directory / str(step)):
-            raise UserError(f"checkpoint {self._run}/checkpoints/{step} is damaged ({damage}); choose another step")
+            raise UserError(f"checkpoint {self.run}/checkpoints/{step} is damaged ({damage}); choose another step")
 
     def first_step(self, from_step: int | None, say: Callable[[str], None]) -> int:
-        """After which step the run goes on: the newest good checkpoint's, or `from_step`; 0 if it begins."""
+        """The step after which the run resumes: the newest good checkpoint's, or `from_step`; 0 if it starts."""
         if from_step is None:
             step = self.newest_good(say) or 0
-            if not step and self.steps():  # never begin anew over what somebody may still repair
+            if not step and self.steps():  # never start over where somebody may still repair
                 raise UserError(
-                    f"every checkpoint in {self._run}/checkpoints is damaged; put one back from a copy, or begin anew "
+                    f"every checkpoint in {self.run}/checkpoints is damaged; put one back from a copy, or start over "
                     f"with another --run"
                 )
         elif from_step in self.steps():
@@ -116,7 +121,7 @@ class Checkpoints:
             step = from_step
         else:
             kept = ", ".join(map(str, self.steps())) or "none"
-            raise UserError(f"{self._run} has no checkpoint of --from-step {from_step}; kept are {kept}")
+            raise UserError(f"{self.run} has no checkpoint of --from-step {from_step}; kept are {kept}")
         self._go_back_to(step, keep_later=from_step is None)
         return step
 
@@ -150,8 +155,8 @@ class Checkpoints:
                 raise ValueError("other shapes")
         except ValueError as error:  # its files are as they were written, so it is what we expect that differs
             raise UserError(
-                f"{self._run}/checkpoints/{step} is of another network; if it was trained from Python with a "
-                f"make_model, give that again: open_run({str(self._run)!r}, make_model)"
+                f"{self.run}/checkpoints/{step} belongs to a different network; if it was trained from Python with "
+                f"a make_model, give that again: open_run({str(self.run)!r}, make_model)"
             ) from error
         return jax.tree.map(_on_devices, restored, like)
 
@@ -167,15 +172,15 @@ class Checkpoints:
         if not steps:
             return "there is no checkpoint yet to go back to"
         return (
-            f"checkpoints {', '.join(map(str, steps))} are kept: go back with the same command, "
-            f"--run {self._run} --from-step {steps[-1]} and a changed --set"
+            f"checkpoints {', '.join(map(str, steps))} are kept; to go back, run the same command with "
+            f"--run {self.run} --from-step {steps[-1]} and a changed --set"
         )
 
     def __enter__(self) -> "Checkpoints":
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        with contextlib.suppress(UserError) if kind else contextlib.nullcontext():  # the first error is the one to tell
+        with contextlib.suppress(UserError) if kind else contextlib.nullcontext():  # the first error counts
             self.wait()
         with contextlib.suppress(Exception):  # closes what a failed write may have left half open
             self._orbax.close()
@@ -224,7 +229,7 @@ def weights_hash(state: State) -> str:
 
 
 def _host_copy(tree: Any) -> Any:
-    """Copies in host memory: training goes on and overwrites the originals. One replica is enough, and writing NumPy
+    """Copies in host memory: training continues and overwrites the originals. One replica is enough, and writing NumPy
     arrays spares Orbax from slicing replicas on the devices (seen: 0.03 s instead of 0.2 s, and 5 s at first)."""
     local = jax.device_get(jax.tree.map(lambda x: x.addressable_data(0) if x.is_fully_replicated else x, tree))
     return jax.tree.map(np.array, local)
@@ -235,7 +240,7 @@ _report = sys.unraisablehook
 
 def _without_late_writers(problem: "sys.UnraisableHookArgs") -> None:
     """The first write that fails closes the event loop of all; each of the others then prints a traceback of that, and
-    the one line that tells what happened would be lost among them."""
+    the one line that says what happened would be lost among them."""
     if not (isinstance(problem.exc_value, RuntimeError) and str(problem.exc_value) == "Event loop is closed"):
         _report(problem)
 

@@ -18,7 +18,9 @@ from podium.step.state import State
 
 
 class Evaluator:
-    def __init__(self, recipe: Recipe, step: Step, images: ImageSet, cache_budget_bytes: int | None = None) -> None:
+    """Evaluates states on all of `images`."""
+
+    def __init__(self, recipe: Recipe, step: Step, images: ImageSet, *, cache_budget_bytes: int | None = None) -> None:
         self._step, self._images, self._batch_global = step, images, recipe.batch_global
         rows = local_rows(step.eval_batches, recipe.batch_global)
         self._loader = EvalLoader(images, recipe.data, recipe.batch_global, rows, cache_budget_bytes)
@@ -28,10 +30,12 @@ class Evaluator:
         state: State,
         steps: int,
         epoch: float,
+        *,
         program: Callable[..., Any] | None = None,
         between_batches: Callable[[], None] = lambda: None,
     ) -> Evaluated:
-        """`steps` and `epoch` say how far `state` was trained; `program` is `step.evaluate`, compiled ahead."""
+        """The exact accuracy of `state`; `steps` and `epoch` say how far it was trained. `program` is `step.evaluate`,
+        compiled ahead; `between_batches` may end the evaluation with an exception."""
         program = program or self._step.evaluate
         began = time.perf_counter()
         totals = self._step.zero_totals()

@@ -1,5 +1,5 @@
-"""Settles a recipe's `reduce = auto` when a run starts: over sockets by a measurement, which the run directory
-remembers. Sums in another order round differently, so a run that goes on keeps the order it began with.
+"""Chooses what a recipe's `reduce = auto` means when a run starts: over sockets by a measurement, which the run
+directory remembers. Sums in a different order round differently, so a run that resumes keeps the order it started with.
 """
 
 import json
@@ -16,7 +16,7 @@ from podium.reduce import fastest, plan_buckets
 from podium.step.update import TORUS_AXES, bucket_size_bytes
 
 
-def settle(recipe: Recipe, mesh: Mesh, params: Any, run: Path) -> Recipe:
+def choose_reduction(recipe: Recipe, mesh: Mesh, params: Any, *, run: Path) -> Recipe:
     """The recipe with the reduction that this run uses here. `params` needs only shapes."""
     if recipe.reduce != "auto":
         return recipe

@@ -1,4 +1,4 @@
-"""A run's directory: run.json says what the run is before it starts, summary.json how it ended; between them stand
+"""A run's directory: run.json says what the run is before it starts, summary.json how it ended; between them come
 the checkpoints, metrics.jsonl and TensorBoard's events. A directory that holds anything else is somebody's work
 and is left alone.
 
@@ -46,7 +46,7 @@ _FIXED = ("model", "batch_global", "steps_per_dispatch", "data.train_images", "d
 _LEASE_SECONDS = 120.0  # for so long a file server may keep the lock of a host that has crashed
 
 
-def claim(run: Path, recipe: Recipe, images: ImageSet, from_step: int | None = None) -> list[str]:
+def claim(run: Path, recipe: Recipe, images: ImageSet, *, from_step: int | None = None) -> list[str]:
     """Makes the directory, or finds that it holds this very run, unfinished. Returns what differs and may: what belongs
     to the machine, and with `from_step` also the course that training takes from that step on."""
     info = RunInfo(recipe, str(images.directory.absolute()), images.content_hash, images.classes)
@@ -60,7 +60,7 @@ def claim(run: Path, recipe: Recipe, images: ImageSet, from_step: int | None = N
         if theirs.data_hash != info.data_hash:
             differences.append(f"data {theirs.data} → {info.data}")
         if differences:
-            raise UserError(f"{run} holds another run ({', '.join(differences)}); choose another --run")
+            raise UserError(f"{run} holds a different run ({', '.join(differences)}); choose another --run")
         if from_step is not None and from_step > recipe.train_steps:
             raise UserError(
                 f"--from-step {from_step} lies beyond the end of {recipe.epochs:g} epochs, which are "
@@ -113,11 +113,22 @@ def _locked(file: IO[str], patience: float = 0.0) -> bool:
             return True
 
 
-def record_changes(run: Path, recipe: Recipe, first_step: int, changed: list[str], from_step: int | None) -> None:
-    """Writes down that the run goes on after `first_step` with another recipe, or has gone back to `from_step`."""
+@dataclass(frozen=True)
+class Change:
+    """A restart that is unlike the start: with differences in the recipe, or back to an earlier step."""
+
+    after_step: int
+    differences: tuple[str, ...]
+    from_step: int | None = None
+
+
+def record_change(run: Path, recipe: Recipe, change: Change) -> None:
+    """Writes down that from here on the run is trained with `recipe`."""
     info = read(run)
-    change = {"after_step": first_step, "changed": changed} | ({} if from_step is None else {"from_step": from_step})
-    _write(run, dataclasses.replace(info, recipe=recipe, changes=(*info.changes, change)))
+    entry = {"after_step": change.after_step, "changed": list(change.differences)}
+    if change.from_step is not None:
+        entry["from_step"] = change.from_step
+    _write(run, dataclasses.replace(info, recipe=recipe, changes=(*info.changes, entry)))
 
 
 def went_back_to(run: Path) -> int | None:

@@ -73,7 +73,7 @@ def open_run(run: str | Path, make_model: ModelFactory | None = None) -> Trained
     with Checkpoints(run) as checkpoints:
         newest = checkpoints.newest_good(logging.warning)
         if newest is None:
-            raise UserError(f"{run} has no good checkpoint yet; go on training with the command that began it")
+            raise UserError(f"{run} has no good checkpoint yet; resume its training with the command that started it")
         return Trained(info, recipe, step, checkpoints.restore(newest, step))
 
 

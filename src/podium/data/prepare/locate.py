@@ -2,11 +2,9 @@
 the user's cache directory first.
 """
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from podium.data import prepare
 from podium.data.dataset.manifest import MANIFEST, write_manifest
@@ -19,45 +17,36 @@ _DEMO_SEED = 0
 _DEMO_VERSION = 1  # goes up when the same seed gives other images
 
 
-def locate(data: str | None, console: Console, options: prepare.PrepareOptions = prepare.FOR_TRAINING) -> Path:
-    """The prepared directory for `--data`; None is the demo."""
+def locate(
+    data: str | os.PathLike[str] | None,
+    options: prepare.PrepareOptions = prepare.FOR_TRAINING,
+    *,
+    say: Callable[[str], None] = lambda line: None,
+    progress: prepare.Progress = lambda stage, done, total: None,
+) -> Path:
+    """The prepared directory for `data`: itself, or one that is made now; None stands for the demo's."""
+    cache = cache_directory() / "data"
     if data is None:
-        return _demo(console)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
-        tasks = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done)
-
-        return prepare.prepared(data, cache_directory() / "data", options, say=console.print, progress=show)
+        return _demo(cache / f"demo-{_DEMO_VERSION}-{_DEMO_SEED}", say, progress)
+    return prepare.prepared(data, cache, options, say=say, progress=progress)
 
 
-def _demo(console: Console) -> Path:
-    directory = cache_directory() / "data" / f"demo-{_DEMO_VERSION}-{_DEMO_SEED}"
+def _demo(directory: Path, say: Callable[[str], None], progress: prepare.Progress) -> Path:
     if (directory / MANIFEST).exists():
         return directory
-    console.print(f"making the demo images in {directory}, once", style="dim", highlight=False, soft_wrap=True)
+    say(f"making the demo images in {directory}, once")
     splits = {"train": demo.TRAIN, "validation": demo.VALIDATION}
+    total, done = sum(map(len, splits.values())), 0
+
+    def counted(indices: range) -> Iterator[tuple[bytes, int, str]]:
+        nonlocal done
+        for image in demo.images(_DEMO_SEED, indices):
+            yield image
+            done += 1
+            progress("demo images", done, total)
+
     with reporting(directory, "set XDG_CACHE_HOME to another place"):
         directory.mkdir(parents=True, exist_ok=True)
-        with Progress(
-            TextColumn("demo images"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-        ) as bar:
-            task = bar.add_task("", total=sum(map(len, splits.values())))
-
-            def counted(indices: range) -> Iterator[tuple[bytes, int, str]]:
-                for image in demo.images(_DEMO_SEED, indices):
-                    yield image
-                    bar.advance(task)
-
-            shards = {name: write_split(directory, name, counted(r), len(r)) for name, r in splits.items()}
+        shards = {name: write_split(directory, name, counted(r), len(r)) for name, r in splits.items()}
         write_manifest(directory, demo.CLASSES, shards, plan=directory.name)
     return directory

@@ -1,0 +1,81 @@
+"""`train_recipe`: a whole training run, from whatever holds the images to the summary. Opens what lasts as long as the
+run does, in this order: the images, the setup (`setup`), what may end the run early (`stop`, `watchdog`) and its
+records; then lets the loop (`loop`) do the work.
+"""
+
+import contextlib
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from podium.data.prepare.locate import locate
+from podium.host.files import reporting
+from podium.processes import agree
+from podium.processes.join import is_first
+from podium.recipe.schema import Recipe
+from podium.report import events
+from podium.report.files import JsonLines, TensorBoard
+from podium.step.network import ModelFactory
+from podium.train import run_directory
+from podium.train.loop import TrainingLoop, evaluation_steps
+from podium.train.setup import Setup, set_up
+from podium.train.stop import Stopper
+from podium.train.watchdog import Watchdog
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends before its last step."""
+
+    max_minutes: float | None = None
+    """From the call of `train_recipe` on: the run saves and ends within so many minutes."""
+    stall_minutes: float = 10.0
+    """A run in which nothing has moved for so long ends its process."""
+
+
+_USUAL_LIMITS = Limits()
+
+
+def train_recipe(
+    recipe: Recipe,
+    data: str | Path | None = None,
+    run: str | Path | None = None,
+    *,
+    make_model: ModelFactory | None = None,
+    listener: events.Listener | None = None,
+    from_step: int | None = None,
+    limits: Limits = _USUAL_LIMITS,
+) -> events.Summary:
+    """Trains `recipe` on `data`, keeping everything of the run in the directory `run`.
+
+    `data` is a prepared directory, or any source that `podium prepare` takes, which is then prepared into the user's
+    cache directory first; None stands for the demo's images. `run` is by default runs/RECIPE-TIME.
+
+    A `run` that was stopped resumes from its last checkpoint, or with `from_step` from an earlier one, and may then
+    take a different course. `make_model(rngs)` trains a network of your own. A signal or `limits.max_minutes` ends
+    the run early with a checkpoint and the exception `Stopped`.
+    """
+    deadline = None if limits.max_minutes is None else time.monotonic() + 60 * limits.max_minutes
+    listener = listener or events.Listener()
+    prepared = agree.once_per_host(lambda: str(locate(data, say=listener.note, progress=listener.preparing)))
+    run = Path(agree.on_first(lambda: str(run or f"runs/{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")))
+    with (
+        set_up(recipe, prepared, run, from_step=from_step, make_model=make_model, note=listener.note) as setup,
+        Stopper(deadline) as stopper,
+        Watchdog(run, limits.stall_minutes) as watchdog,
+        setup.checkpoints,
+        contextlib.closing(_with_records(listener, setup)) as everyone,
+    ):
+        summary = TrainingLoop(setup, stopper=stopper, watchdog=watchdog, listener=everyone).run()
+        agree.on_first(reporting(run / "summary.json")(lambda: run_directory.finish(run, asdict(summary))))
+        everyone.finished(summary)
+    return summary
+
+
+def _with_records(listener: events.Listener, setup: Setup) -> events.Listener:
+    """The caller's listener and the files of the run directory. Process 0 reports for all processes."""
+    if not is_first():
+        return events.Listener()
+    run, first_step = setup.run, setup.first_step
+    lines = JsonLines(run, first_step, evaluates_first=first_step in evaluation_steps(setup.recipe))
+    return events.Broadcast(listener, lines, TensorBoard(run, first_step))

@@ -1,0 +1,120 @@
+"""All that is settled before a run's first step, in order: the images, the mesh, the network, the run directory and its
+lock, the checkpoint to resume from, the reduction, the compiled step's programs. The processes of a run agree on each,
+and a mistake in one ends all of them before anything is written.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from jax.sharding import Mesh
+
+from podium.data.dataset.shards import ImageSet
+from podium.data.input.cache import CacheBudgets, divide_budget
+from podium.host.files import reporting
+from podium.host.malloc import keep
+from podium.host.versions import versions
+from podium.mesh import build_mesh, find_devices, is_cpu
+from podium.processes import agree
+from podium.recipe.reading import to_dict
+from podium.recipe.schema import Recipe
+from podium.recipe.torus import Torus, lay_out
+from podium.step.network import ModelFactory
+from podium.step.programs import Step, build_step, parameter_shapes
+from podium.train import run_directory
+from podium.train.checkpoint import Checkpoints
+from podium.train.reduction_choice import choose_reduction
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A run that is ready to start."""
+
+    recipe: Recipe
+    """With the data's numbers filled in and `reduce` settled."""
+    images: ImageSet
+    validation: ImageSet
+    budgets: CacheBudgets
+    torus: Torus
+    mesh: Mesh
+    step: Step
+    run: Path
+    checkpoints: Checkpoints
+    first_step: int
+    """The step of the checkpoint that the run resumes from; 0 if it starts."""
+    changes: tuple[str, ...]
+    """What differs from the run as it was started."""
+
+
+@contextlib.contextmanager
+def set_up(
+    recipe: Recipe,
+    data: str | Path,
+    run: Path,
+    *,
+    from_step: int | None,
+    make_model: ModelFactory | None,
+    note: Callable[[str], None],
+) -> Iterator[Setup]:
+    """Settles a run on the prepared directory `data`, and keeps other trainings out of it while the `with` lasts."""
+    opened = agree.everywhere(lambda: _open(recipe, data))
+    recipe = opened.recipe
+    agree.check_same({"recipe": to_dict(recipe), "data": opened.images.content_hash, "versions": versions()})
+    shape, devices = find_devices(recipe.torus)
+    torus = lay_out(shape, recipe.batch_global, recipe.model.norm_span)
+    mesh = build_mesh(torus, devices)
+    if is_cpu(mesh):
+        keep()
+    params = parameter_shapes(recipe, mesh, make_model)  # a network that cannot be built leaves no run behind
+    changes = agree.on_first(lambda: run_directory.claim(run, recipe, opened.images, from_step=from_step))
+    with contextlib.ExitStack() as held:
+        agree.on_first(reporting(run / "lock")(lambda: held.enter_context(run_directory.hold(run, note))))
+        checkpoints = agree.everywhere(lambda: Checkpoints(run))
+        first_step = _first_step(recipe, checkpoints, from_step=from_step, changes=changes, note=note)
+        recipe = choose_reduction(recipe, mesh, params, run=run)
+        yield Setup(
+            recipe=recipe,
+            images=opened.images,
+            validation=opened.validation,
+            budgets=divide_budget(recipe.data.cache_gb, agree.processes_on_this_host()),
+            torus=torus,
+            mesh=mesh,
+            step=build_step(recipe, mesh, make_model),
+            run=run,
+            checkpoints=checkpoints,
+            first_step=first_step,
+            changes=tuple(changes),
+        )
+
+
+@dataclass(frozen=True)
+class _Opened:
+    recipe: Recipe
+    images: ImageSet
+    validation: ImageSet
+
+
+def _open(recipe: Recipe, data: str | Path) -> _Opened:
+    """The images to train on and those to evaluate on, and the recipe that knows how many they are."""
+    images, validation = ImageSet.open(data, "train"), ImageSet.open(data, "validation")
+    return _Opened(recipe.for_data(len(images.classes), len(images), len(validation)), images, validation)
+
+
+def _first_step(
+    recipe: Recipe,
+    checkpoints: Checkpoints,
+    *,
+    from_step: int | None,
+    changes: list[str],
+    note: Callable[[str], None],
+) -> int:
+    """The step to resume from, after a run with changes, or one that goes back, has been written down as such."""
+    run = checkpoints.run
+    if not changes and from_step == agree.on_first(lambda: run_directory.went_back_to(run)):
+        from_step = None  # the same command again, after a restart: it has gone back already and now resumes
+    first_step = agree.on_first(lambda: checkpoints.first_step(from_step, note))
+    if changes or from_step is not None:
+        change = run_directory.Change(first_step, tuple(changes), from_step)
+        agree.on_first(reporting(run / "run.json")(lambda: run_directory.record_change(run, recipe, change)))
+    return first_step
