@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
 from podium.errors import EXIT_HUNG
+from podium.train.watchdog import Sign, Watchdog, behind, heard, lost
 
 # Ends with code 0 if the watchdog dies instead of ending it.
 HANGS = """
@@ -11,7 +14,7 @@ import os, sys, threading
 os.environ["JAX_PLATFORMS"] = "cpu"
 from pathlib import Path
 from podium.train.watchdog import Watchdog
-with Watchdog(Path(sys.argv[1]), stall_minutes=1 / 60) as watchdog:
+with Watchdog(Path(sys.argv[1]), stall_minutes=0.2 / 60, look_seconds=0.1) as watchdog:
     watchdog.moved("training, step 1")
     next(thread for thread in threading.enumerate() if thread.name == "podium-watchdog").join()
 """
@@ -21,7 +24,7 @@ def test_a_run_that_hangs_ends_though_its_stacks_cannot_be_written(tmp_path):
     ended = subprocess.run([sys.executable, "-c", HANGS, str(tmp_path / "gone")], capture_output=True, text=True)
     assert ended.returncode == EXIT_HUNG, ended.stderr
     assert ended.stderr.count("\n") == 1
-    assert "nothing moved for 1 s: training, step 1; stacks could not be written to" in ended.stderr
+    assert "nothing moved for 0 s: training, step 1; stacks could not be written to" in ended.stderr
     assert "gone/stacks-0.txt (No such file or directory)" in ended.stderr
 
 
@@ -30,3 +33,60 @@ def test_a_run_that_hangs_ends_though_nothing_can_be_said(tmp_path):
         ended = subprocess.run([sys.executable, "-c", HANGS, str(tmp_path)], stderr=full)
     assert ended.returncode == EXIT_HUNG
     assert "in _watch" in (tmp_path / "stacks-0.txt").read_text()
+
+
+def looks(watchdog, count):
+    return [watchdog.look() for _ in range(count)]
+
+
+def test_a_run_that_moves_is_left_alone_and_one_that_stops_is_ended_after_its_patience(tmp_path):
+    watchdog = Watchdog(tmp_path, stall_minutes=5 / 60)
+    assert looks(watchdog, 100) == [None] * 100  # compiling takes as long as it takes
+    for step in range(1, 4):
+        watchdog.moved(f"training, step {step}")
+        assert looks(watchdog, 5) == [None] * 5
+    assert watchdog.look() == (
+        f"nothing moved for 5 s: training, step 3; stacks in {tmp_path}/stacks-0.txt; "
+        f"raise --stall-minutes if a step may take so long"
+    )
+    assert "test_watchdog.py" in (tmp_path / "stacks-0.txt").read_text()
+
+
+def test_patience_starts_again_with_each_move(tmp_path):
+    watchdog = Watchdog(tmp_path, stall_minutes=3 / 60)
+    for step in range(5):
+        watchdog.moved(f"training, step {step}")
+        assert looks(watchdog, 3) == [None] * 3
+    assert "step 4" in watchdog.look()
+
+
+@pytest.mark.parametrize(("stall_minutes", "look_seconds", "patience_looks"), [(1.0, 1.0, 60), (1.0, 0.5, 120)])
+def test_patience_is_a_time_however_often_one_looks(tmp_path, stall_minutes, look_seconds, patience_looks):
+    watchdog = Watchdog(tmp_path, stall_minutes, look_seconds=look_seconds)
+    watchdog.moved("training, step 1")
+    assert looks(watchdog, patience_looks) == [None] * patience_looks
+    assert "nothing moved for 60 s" in watchdog.look()
+
+
+def posted(beats):
+    return {k: {"who": f"node{k}, pid 7", "where": "training, step 3", "moves": 3, "beat": b} for k, b in beats.items()}
+
+
+def test_a_process_that_posts_no_longer_is_lost_after_ten_looks_and_one_that_does_is_not():
+    signs = {}
+    for look in range(11):
+        assert lost(signs, look_seconds=1.0) is None
+        signs = heard(signs, posted({0: look, 1: 0}))
+    assert (signs[0].looks, signs[1].looks) == (0, 10)
+    assert lost(signs, 1.0) == "process 1 (node1, pid 7, training, step 3) is gone: not heard of for 10 s"
+    assert lost(heard(signs, posted({0: 11, 1: 1})), 1.0) is None
+
+
+def test_those_that_are_behind_are_named_and_nobody_where_all_are_at_the_same_place():
+    at_4, at_5 = Sign("node0, pid 1", "training, step 4", 4, 1), Sign("node1, pid 2", "saving after step 4", 5, 1)
+    assert behind({}) is None
+    assert behind({0: at_5, 1: at_5}) is None
+    assert behind({0: at_4, 1: at_5, 2: at_4}) == (
+        "process 0 (node0, pid 1, training, step 4) and process 2 (node0, pid 1, training, step 4) "
+        "did not reach where the others are: saving after step 4"
+    )
