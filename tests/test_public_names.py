@@ -1,16 +1,33 @@
 import subprocess
 import sys
+from importlib import metadata
+
+import pytest
 
 import podium
 
 
 def test_every_public_name_is_there_and_no_other():
     for name in podium.__all__:
-        assert getattr(podium, name).__name__ in (name, "load")
-    assert set(podium.__all__) == set(podium._HOME)
+        assert getattr(podium, name).__name__ == name
+    assert set(dir(podium)) == {*podium.__all__, "__version__"}
+    assert {"Recipe", "load_recipe", "train_recipe", "open_run", "build_step"} <= set(podium.__all__)
+    with pytest.raises(AttributeError, match="podium has no public name 'nothing'"):
+        podium.nothing  # noqa: B018
+
+
+def test_a_star_brings_the_public_names():
+    names = {}
+    exec("from podium import *", names)
+    assert set(names) - {"__builtins__"} == set(podium.__all__)
+
+
+def test_the_version_is_that_of_the_installed_package():
+    assert podium.__version__ == metadata.version("podium")
 
 
 def test_the_command_line_answers_without_loading_jax():
     # Worker processes import the package too: they must stay light.
-    code = "import sys, podium, podium.cli; sys.exit('jax' in sys.modules)"
+    heavy = "{'jax', 'numpy', 'pyarrow', 'rich'}"
+    code = f"import sys, podium, podium.cli.main; sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -26,7 +26,7 @@ RATE = RECIPE.optimizer.learning_rate * WARMUP_EPOCHS / RECIPE.schedule.warmup_e
 def losses(data: str, run: Path, reduce: str, weight_update: str) -> list[float]:
     sets = ["torus=2x2", f"reduce={reduce}", f"weight_update={weight_update}", "log_every_steps=1"]
     sets += [f"epochs={EPOCHS}", f"schedule.warmup_epochs={WARMUP_EPOCHS}", f"optimizer.learning_rate={RATE}"]
-    command = [sys.executable, "-m", "podium.cli", "launch", "-n", "4", "--", "train", "--recipe", "cifar10"]
+    command = [sys.executable, "-m", "podium", "launch", "-n", "4", "--", "train", "--recipe", "cifar10"]
     command += ["--data", data, "--run", str(run), *(part for text in sets for part in ("--set", text))]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

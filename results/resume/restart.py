@@ -22,7 +22,7 @@ def last_step(run: Path) -> int:
 
 def seconds_to_first_step(run: Path) -> float:
     before, began = last_step(run), time.perf_counter()
-    command = [sys.executable, "-m", "podium.cli", "train", "--json", "--run", str(run), "--set", "log_every_steps=1"]
+    command = [sys.executable, "-m", "podium", "train", "--json", "--run", str(run), "--set", "log_every_steps=1"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while last_step(run) <= before:
         time.sleep(0.01)

@@ -1,11 +1,17 @@
 """What a person types, and the one line they get back when it cannot work."""
 
+import importlib
+import inspect
 import json
 import sys
+from importlib import metadata
+from typing import get_args
 
 import pytest
 
-from podium.cli import commands
+from podium.cli.arguments.bench import Bench
+from podium.cli.arguments.train import Launch
+from podium.cli.main import COMMANDS, main, parse
 
 SMALL = [
     "--set", "epochs=1", "--set", "batch_global=16", "--set", "torus=1x2", "--set", "data.image_size=16",
@@ -20,7 +26,7 @@ def podium(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["podium", *map(str, arguments)])
         try:
-            commands.main()
+            main()
             code = 0
         except SystemExit as ended:
             code = ended.code or 0
@@ -53,6 +59,16 @@ def test_train_eval_and_predict_speak_json(podium, small_data, tmp_path):
     ("arguments", "message"),
     [
         (["train", "--recipe", "resnet50"], "there is no recipe 'resnet50' (did you mean resnet50-"),
+        (["train", "--epochs", "3"], "podium train has no option --epochs; to change the recipe, use --set epochs=3"),
+        (["train", "--lr=0.1"], "use --set optimizer.learning_rate=0.1"),
+        (["train", "--image-size", "64"], "use --set data.image_size=64"),
+        (["train", "--batch-size"], "use --set batch_global=…"),
+        (["train", "--recip", "demo"], "podium train has no option --recip (did you mean --recipe?)"),
+        (["train", "now"], "podium train was given 'now', which is none of its arguments"),
+        (["eval", "{tmp}/empty", "--epochs", "3"], "podium eval has no option --epochs; podium eval --help lists them"),
+        (["bench", "step", "--epochs", "3"], "podium bench step has no option --epochs"),
+        (["trian"], "there is no command 'trian' (did you mean train?); commands are train, launch, "),
+        (["verify-resume", "--kills", "0"], "--kills 0 must be at least 1"),
         (["train", "--recipe", "cifar10"], "recipe cifar10 needs images"),
         (
             ["train", "--recipe", "cifar10", "--data", "{tmp}/absent", "--set", "model.name=resnet8"],
@@ -84,6 +100,24 @@ def test_a_mistake_is_one_line_and_exit_code_2(podium, tmp_path, arguments, mess
     assert err.count("\n") == 1
     assert "Traceback" not in err
     assert not (tmp_path / "r").exists()
+
+
+def test_the_version_is_told(podium):
+    code, out, _ = podium("--version")
+    assert (code, out) == (0, f"podium {metadata.version('podium')}\n")
+
+
+def test_an_option_may_stand_where_launch_passes_it_on():
+    command = parse(["launch", "-n", "4", "--", "train", "--set", "epochs=3", "--json"])
+    assert command == Launch(command=("train", "--set", "epochs=3", "--json"), n=4)
+
+
+@pytest.mark.parametrize("kind", [*get_args(COMMANDS)[:-1], *get_args(Bench)])
+def test_what_a_command_does_is_there_and_takes_that_command(kind):
+    command = get_args(kind)[0]
+    module, _, function = command.does.partition(":")
+    (parameter,) = inspect.signature(getattr(importlib.import_module(module), function)).parameters.values()
+    assert parameter.annotation is command
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_memory_is_taken_from_the_kernel_once():
 
 COMMAND = """
 import ctypes, sys
-from podium.__main__ import main
+from podium.cli.main import main
 try:
     main()
 except SystemExit:
@@ -57,9 +57,16 @@ libc.fclose(out)
 """
 
 
-@pytest.mark.parametrize(("command", "computes"), [("train", True), ("eval", True), ("prepare", False)])
+@pytest.mark.parametrize(
+    ("command", "computes"),
+    [
+        (["train", "--recipe", "no-such-recipe"], True),
+        (["eval", "no-such-run"], True),
+        (["prepare", "no-such-images", "out"], False),
+    ],
+)
 def test_a_command_that_computes_has_one_heap_whatever_threads_its_libraries_start(command, computes):
-    mistaken = [sys.executable, "-c", COMMAND, command, "--recipe", "no-such-recipe"]
+    mistaken = [sys.executable, "-c", COMMAND, *command]
     told = subprocess.run(mistaken, capture_output=True, text=True, check=True).stdout
     keeps = computes and platform.libc_ver()[0] == "glibc" and not accelerator_files()
     assert (told.count("<heap nr=") == 1) == keeps

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from podium.cli.arguments.plan import Plan as PlanCommand
 from podium.cli.plan_options import PlanOptions
 from podium.errors import UserError
 from podium.plan import decode_rate, page, published, search
@@ -130,3 +131,7 @@ def _numbers(text: str) -> list[int]:
     if not all(part.isdigit() and int(part) > 0 for part in parts):
         raise UserError(f"--batch {text!r} is neither a number nor several with commas; write --batch 16384,32768")
     return list(map(int, parts))
+
+
+def plan(command: PlanCommand) -> dict[str, Any]:
+    return run(command.options, command.set, Console(stderr=command.json))

@@ -35,11 +35,14 @@ from tests.support.made_sources import (
     write_files,
 )
 
+from podium.cli.arguments.prepare import Prepare
+from podium.cli.prepare import show_preparation
 from podium.data.dataset.manifest import MANIFEST, WORK, read_manifest
 from podium.data.dataset.shards import ImageSet, verify
-from podium.data.prepare import FOR_EVALUATION, FOR_TRAINING, REPORT, PrepareOptions, Report, prepare, prepared, run
+from podium.data.prepare import REPORT, Report, prepare, prepared
 from podium.data.prepare.layout import assign_splits
 from podium.data.prepare.sources.rows import Rows
+from podium.data.prepare_options import FOR_EVALUATION, FOR_TRAINING, PrepareOptions
 from podium.errors import UserError
 
 
@@ -482,7 +485,8 @@ def test_two_at_once_prepare_once(tmp_path: Path) -> None:
 
 _CHILD = """
 import sys, threading
-from podium.data.prepare import PrepareOptions, prepare
+from podium.data.prepare import prepare
+from podium.data.prepare_options import PrepareOptions
 
 def hold(stage, done, total):  # lets three of the six shards be finished, then waits for the end
     if stage == "writing images" and done > 0.6 * total:
@@ -546,7 +550,8 @@ def test_a_shard_that_was_lost_meanwhile_is_written_again(tmp_path: Path) -> Non
 
 _KILLED_AT_THE_END = """
 import os, shutil, signal, sys
-from podium.data.prepare import FOR_TRAINING, prepare
+from podium.data.prepare import prepare
+from podium.data.prepare_options import FOR_TRAINING
 
 shutil.rmtree = lambda path: os.kill(os.getpid(), signal.SIGKILL)  # when the manifest is written
 prepare(sys.argv[1], sys.argv[2], FOR_TRAINING)
@@ -694,7 +699,8 @@ def test_a_store_that_fails_ends_the_run_instead_of_losing_images(tmp_path: Path
 
 def test_the_command_line_says_what_was_done(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=200)
-    report = run(str(_folder(tmp_path / "in", _spoiled())), str(tmp_path / "out"), PrepareOptions(), console)
+    source = str(_folder(tmp_path / "in", _spoiled()))
+    report = show_preparation(Prepare(source=source, out=str(tmp_path / "out")), console)
     assert isinstance(report, Report)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "24 train + 6 validation images of 3 classes (folder)" in text

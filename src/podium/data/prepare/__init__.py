@@ -14,12 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import pyarrow as pa
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
 
 from podium.data.dataset.manifest import WORK, Shard, damaged, has_manifest, read_manifest, write_manifest
 from podium.data.decode import decode_pixels
@@ -28,45 +24,13 @@ from podium.data.prepare.layout import assign_splits, lay_out, only
 from podium.data.prepare.sources import Found, Scan, find, gather, number_classes, scan_archive, scan_folder
 from podium.data.prepare.sources.rows import coded
 from podium.data.prepare.transfer import Transfer, read_image, unusable
+from podium.data.prepare_options import PrepareOptions
 from podium.errors import UserError
 from podium.host.files import reporting, write_atomic
 
 REPORT = "report.json"
 _PLAN_VERSION = 3  # goes up when the same source and options would give other shards
 _REMOTE_WORKERS = 32  # for a folder behind a URL: they wait for the network, not for a core
-
-
-@dataclass(frozen=True)
-class PrepareOptions:
-    train: str | None = None
-    """Training images: a source of its own, or files or a pattern inside SOURCE."""
-    validation: str | None = None
-    """Validation images, likewise; without `train`, the rest of SOURCE is for training, but for test images."""
-    validation_share: float = 0.0
-    """Of the images, held out by a hash of the name where the source has no validation images."""
-    unsplit: Literal["train", "validation"] = "train"
-    """What images are for where the source does not say."""
-    seed: int = 0
-    """Of the stored order and of the held-out share."""
-    check: Literal["header", "decode"] = "header"
-    """header: markers, dimensions, end marker (5 µs an image). decode: every pixel too (milliseconds)."""
-    strict: bool = False
-    """Fail at the first image that cannot be used, instead of leaving it out."""
-    workers: int | None = None
-    """Threads; by default one per core, and more for a folder behind a URL."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.validation_share < 1:
-            raise UserError(f"validation_share={self.validation_share} is not in [0, 1); give a share such as 0.1")
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"seed={self.seed} is not in [0, 2^63); give a small whole number")
-        if self.workers is not None and self.workers < 1:
-            raise UserError(f"workers={self.workers}; give 1 or more, or none for one per core")
-
-
-FOR_TRAINING = PrepareOptions(validation_share=0.1)
-FOR_EVALUATION = PrepareOptions(unsplit="validation")
-"""What `--data` means to `podium train` and `podium eval`."""
 
 
 @dataclass(frozen=True)
@@ -250,20 +214,3 @@ def summary(report: Report) -> list[str]:
         first = report.left_out[0]
         lines.append(f"{len(report.left_out):,} left out, listed in {REPORT}; first, {first.name}: {first.reason}")
     return [*lines, *report.notes]
-
-
-def run(source: str, out: str, options: PrepareOptions, console: Console) -> Report:
-    """`prepare` with a progress bar and a summary, for the command line."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=console, transient=True) as bar:
-        stages: dict[str, TaskID] = {}
-
-        def show(stage: str, done: int, total: int) -> None:
-            if stage not in stages:
-                stages[stage] = bar.add_task(stage, total=total)
-            bar.update(stages[stage], completed=done)
-
-        report = prepare(source, out, options, progress=show, say=console.print)
-    for line in summary(report):
-        console.print(line, highlight=False, soft_wrap=True)
-    return report

@@ -10,6 +10,7 @@ from podium.data import prepare
 from podium.data.dataset.manifest import MANIFEST, write_manifest
 from podium.data.dataset.shards import write_split
 from podium.data.prepare import demo
+from podium.data.prepare_options import FOR_TRAINING, PrepareOptions
 from podium.host.files import reporting
 from podium.host.paths import cache_directory
 
@@ -19,7 +20,7 @@ _DEMO_VERSION = 1  # goes up when the same seed gives other images
 
 def locate(
     data: str | os.PathLike[str] | None,
-    options: prepare.PrepareOptions = prepare.FOR_TRAINING,
+    options: PrepareOptions = FOR_TRAINING,
     *,
     say: Callable[[str], None] = lambda line: None,
     progress: prepare.Progress = lambda stage, done, total: None,
@@ -45,7 +46,7 @@ def _demo(directory: Path, say: Callable[[str], None], progress: prepare.Progres
             done += 1
             progress("demo images", done, total)
 
-    with reporting(directory, "set XDG_CACHE_HOME to another place"):
+    with reporting(directory, "set XDG_CACHE_HOME to a different place"):
         directory.mkdir(parents=True, exist_ok=True)
         shards = {name: write_split(directory, name, counted(r), len(r)) for name, r in splits.items()}
         write_manifest(directory, demo.CLASSES, shards, plan=directory.name)

@@ -1,0 +1,65 @@
+"""`podium train`, and `podium launch`, which starts several of it."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import tyro
+from tyro.conf import Positional, arg
+
+from podium.cli.arguments.command import REQUIRED, Command, OneOfSeveral, Overrides, RecipeName, option
+from podium.errors import UserError
+from podium.recipe.reading import load_recipe
+
+STARTED = time.monotonic()  # of the process, nearly: --max-minutes counts from here
+
+
+@dataclass(frozen=True)
+class Train(OneOfSeveral):
+    """Train a network. Without arguments, train the demo."""
+
+    recipe: RecipeName = "demo"
+    """A shipped recipe, or a TOML file."""
+    data: Annotated[str | None, option("PATH", "the demo's images")] = None
+    """Images to train on: a prepared directory, or any source that `podium prepare` takes."""
+    run: Annotated[Path | None, option("PATH", "runs/RECIPE-TIME")] = None
+    """Directory of the run. An unfinished run found there resumes."""
+    set: Overrides = ()
+    """Change a value of the recipe, such as torus=2x4 or optimizer.learning_rate=0.1."""
+    from_step: Annotated[int | None, option("STEP")] = None
+    """Go back to this checkpoint of --run and drop later ones. From there --set may change the recipe."""
+    max_minutes: Annotated[float | None, option("MINUTES")] = None
+    """Save and stop within this many minutes, with exit code 75. The same command resumes."""
+    stall_minutes: Annotated[float, arg(metavar="MINUTES")] = 10.0
+    """Stop the process if nothing has moved for this long."""
+
+    does: ClassVar[str] = "podium.cli.train:train"
+    computes: ClassVar[bool] = True
+
+    def check(self) -> None:
+        recipe = load_recipe(self.recipe, self.set)
+        if self.max_minutes is not None and not self.max_minutes > 0:
+            raise UserError(f"--max-minutes {self.max_minutes:g} must be greater than 0")
+        if not self.stall_minutes > 0:
+            raise UserError(f"--stall-minutes {self.stall_minutes:g} must be greater than 0; leave it out for 10")
+        if self.data is None and self.recipe != "demo":
+            raise UserError(f"recipe {recipe.name} needs images: give --data DIR (podium prepare makes one)")
+
+
+@dataclass(frozen=True)
+class Launch(Command):
+    """Train with several processes on this machine: podium launch -n 4 -- train …"""
+
+    command: Annotated[Positional[tuple[str, ...]], arg(metavar="COMMAND…", help_behavior_hint=REQUIRED)] = tyro.MISSING
+    """-- train, followed by its arguments."""
+    n: Annotated[int, arg(aliases=["-n"], metavar="N")] = 2
+    """Number of processes."""
+    restarts: Annotated[int, arg(metavar="N")] = 0
+    """Number of times to start again, from the last checkpoint, after a process was lost."""
+
+    does: ClassVar[str] = "podium.cli.train:launch"
+    prints_json: ClassVar[bool] = True
+
+    def exit_code(self, result: Any) -> int:
+        return int(result)
