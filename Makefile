@@ -6,7 +6,7 @@ EXTRAS ?= dev
 comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: install train test test-cluster check format fuzz clean
+.PHONY: install train test test-fast test-cluster mutants check format fuzz clean
 
 install: $(STAMP)
 
@@ -24,6 +24,15 @@ train: install
 
 test: check
 	$(VENV)/bin/python -m pytest
+
+# Under a minute: what starts no process and trains no run.
+test-fast: install
+	$(VENV)/bin/python -m pytest -m 'not slow and not cluster'
+
+# Mistakes made on purpose, and whether the tests notice (tests/mutants). The score of all of them goes to results/.
+ONLY ?=
+mutants: install
+	$(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only $(ONLY),--out results/mutants/mutants.json)
 
 # A Slurm of four nodes and Open MPI's mpirun, on this machine. Without root the part that needs it is skipped, by name.
 CLUSTER_PACKAGES := slurm-wlm munge openmpi-bin

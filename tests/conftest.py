@@ -1,7 +1,12 @@
-"""Every test runs on 16 simulated chips and sees the same small images; nothing touches the user's cache directory."""
+"""Every test runs on 16 simulated chips and sees the same small images. Nothing touches the user's cache directory: a
+session has its own, in which its tests and the processes they start keep their compiled programs, so that each is
+compiled once. A test that starts processes is marked `slow` and left out of `make test-fast`.
+"""
 
 import io
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +17,38 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
 
+from podium.data.dataset.manifest import write_manifest
+from podium.data.dataset.shards import write_split
+from podium.host import compile_cache
+
 jax.config.update("jax_num_cpu_devices", 16)
 jax.devices()  # started now, before a test that wants fewer chips could
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Of this session alone, in pytest's temporary folder; under xdist each worker has its own. JAX writes an entry in
+    place, so two workers that shared one could read what the other has half written."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", str(compile_cache.enable()))  # for programs that do not ask for it
+        yield
+
+
+_no_processes = False  # while a test runs that `make test-fast` has chosen
+
+
+def _watch(event: str, details: tuple[object, ...]) -> None:
+    if _no_processes and event == "subprocess.Popen" and details[0] == sys.executable:
+        pytest.fail("a test that starts Python processes is slow: mark it with @pytest.mark.slow", pytrace=False)
+
+
+sys.addaudithook(_watch)
+
+
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    global _no_processes
+    _no_processes = "not slow" in item.config.option.markexpr
 
 
 def _jpeg(pixels: np.ndarray) -> bytes:
@@ -28,15 +58,12 @@ def _jpeg(pixels: np.ndarray) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def small_data(tmp_path_factory) -> Path:
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A prepared directory: 96 + 22 images of 40–60 px in three classes that differ by their dominant colour."""
-    from podium.data.dataset.manifest import write_manifest
-    from podium.data.dataset.shards import write_split
-
     directory = tmp_path_factory.mktemp("small-data")
     rng = np.random.default_rng(7)
 
-    def images(count: int):
+    def images(count: int) -> Iterator[tuple[bytes, int, str]]:
         for i in range(count):
             label = i % 3
             size = (*rng.integers(40, 61, 2), 3)

@@ -26,6 +26,7 @@ def test_the_version_is_that_of_the_installed_package():
     assert podium.__version__ == metadata.version("podium")
 
 
+@pytest.mark.slow
 def test_the_command_line_answers_without_loading_jax():
     # Worker processes import the package too: they must stay light.
     heavy = "{'jax', 'numpy', 'pyarrow', 'rich'}"

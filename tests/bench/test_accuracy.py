@@ -76,6 +76,7 @@ def trained(small_data, tmp_path_factory):
     return folder, written, said
 
 
+@pytest.mark.slow
 def test_a_row_trains_from_its_name(trained):
     folder, written, said = trained
     reached = written[0]["runs"][0]
@@ -85,6 +86,7 @@ def test_a_row_trains_from_its_name(trained):
     assert said == [f"span-4, seed 0: {reached['accuracy']:.2%}"]
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_read_and_joins_the_results_of_other_seeds(trained, monkeypatch, tmp_path):
     folder, written, _ = trained
     monkeypatch.setitem(ROWS, "span-4", SMALL)
@@ -95,6 +97,7 @@ def test_a_finished_run_is_read_and_joins_the_results_of_other_seeds(trained, mo
     assert again[0]["runs"][0]["accuracy"] == written[0]["runs"][0]["accuracy"]
 
 
+@pytest.mark.slow
 def test_results_of_what_a_row_was_before_are_dropped(trained, monkeypatch, tmp_path):
     folder, written, _ = trained
     monkeypatch.setitem(ROWS, "span-4", SMALL)
@@ -106,12 +109,14 @@ def test_results_of_what_a_row_was_before_are_dropped(trained, monkeypatch, tmp_
     assert list(accuracy_page.read(tmp_path)) == ["span"]
 
 
+@pytest.mark.slow
 def test_a_finished_run_of_another_recipe_is_not_taken_for_the_row(trained, monkeypatch, tmp_path):
     monkeypatch.setitem(ROWS, "span-4", Row("span", (*SMALL.changes, "optimizer.learning_rate=0.5")))
     with pytest.raises(UserError, match="holds a run of another recipe"):
         accuracy.run(["span-4"], tmp_path, tmp_path, runs=trained[0] / "runs")
 
 
+@pytest.mark.slow
 def test_a_run_that_diverges_is_a_result_and_other_failures_are_not(small_data, monkeypatch, tmp_path):
     monkeypatch.setitem(ROWS, "span-4", Row("span", (*SMALL.changes, "optimizer.learning_rate=1e30")))
     runs = accuracy.run(["span-4"], small_data, tmp_path, runs=tmp_path / "runs", say=lambda _: None)[0]["runs"]

@@ -5,6 +5,7 @@ from podium.errors import UserError
 from podium.recipe.torus import Shape
 
 
+@pytest.mark.slow
 def test_two_hosts_on_loopback_agree_on_every_sum() -> None:
     reported = []
     measured = bench_allreduce(Shape(1, 2, LANES), sizes_bytes=[4099], repeats=1, report=reported.append)

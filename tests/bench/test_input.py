@@ -15,6 +15,8 @@ from podium.bench.input_peers import Workload
 from podium.data.dataset.shards import ImageSet
 from podium.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 _PEERS = {"tfdata", "dali", "pillow"}
 
 

@@ -62,6 +62,7 @@ else:
     socket.create_connection((sys.argv[2], 5001)).sendall(b"hello")
 """
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("torus", [(3, 3), (2, 1)])
     def test_hosts_reach_each_other_and_are_gone_afterwards(torus: tuple[int, int]) -> None:
         with torus_links(Shape(*torus), "100mbit") as hosts:
@@ -77,6 +78,7 @@ else:
                 assert listener.stdout.readline() == "hello\n"
         assert left_behind(os.getpid()) == []
 
+    @pytest.mark.slow
     def test_every_setting_is_made_and_without_a_shell(monkeypatch, tmp_path) -> None:
         for tool in ("ip", "tc", "tee"):  # no sh is to be found
             (tmp_path / tool).symlink_to(shutil.which(tool))
@@ -93,6 +95,7 @@ else:
                 ]
                 assert subprocess.run(read, capture_output=True, text=True, check=True).stdout.split() == value.split()
 
+    @pytest.mark.slow
     def test_short_packets_have_a_queue_before_the_others() -> None:
         send = (
             "import socket, sys; "
@@ -113,6 +116,7 @@ else:
                 subprocess.run([*host.command_prefix, sys.executable, "-c", send, neighbour, str(size)], check=True)
                 assert sent_bytes()[queue] - before[queue] >= size
 
+    @pytest.mark.slow
     def test_a_killed_owner_leaves_nothing_behind() -> None:
         script = (
             "import sys\nfrom podium.bench.links import torus_links\nfrom podium.recipe.torus import Shape\n"
@@ -129,6 +133,7 @@ else:
             owner.stdout.read()  # ends when the guardian, which shares it, has ended
             assert left_behind(owner.pid) == []
 
+    @pytest.mark.slow
     def test_what_a_dead_owner_left_is_removed_by_the_next_start() -> None:
         with subprocess.Popen(["true"]) as ended:
             pass

@@ -1,6 +1,10 @@
 """The proof of exact resume, in short: real processes, real kills."""
 
+import pytest
+
 from podium.bench.verify_resume import verify_resume
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_run_killed_twice_has_the_weights_of_one_that_was_not():

@@ -36,6 +36,7 @@ def podium(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_train_eval_and_predict_speak_json(podium, small_data, tmp_path):
     run = tmp_path / "run"
     code, out, _ = podium("train", "--json", "--data", small_data, "--run", run, *SMALL)

@@ -19,6 +19,7 @@ def page(command):
     return FOLDER / f"{'-'.join(['podium', *command.split()])}.txt"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_is_what_was_committed(command, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")

@@ -11,6 +11,8 @@ from podium.cli import plan as command
 from podium.cli.plan_options import PlanOptions
 from podium.plan import decode_rate
 
+pytestmark = pytest.mark.slow
+
 
 def _podium(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -129,6 +129,7 @@ def recipe(tmp_path):
     return str(tmp_path / "small.toml")
 
 
+@pytest.mark.slow
 def test_two_processes_are_examined_together_and_nothing_is_left_behind(recipe, small_data, tmp_path):
     run = tmp_path / "runs" / "one"
     first, second = together("doctor", *[["--recipe", recipe, "--data", str(small_data), "--run", str(run)]] * 2)
@@ -145,6 +146,7 @@ def test_two_processes_are_examined_together_and_nothing_is_left_behind(recipe, 
     assert [entry.name for entry in tmp_path.iterdir()] == ["small.toml"]
 
 
+@pytest.mark.slow
 def test_other_recipes_data_and_versions_are_all_named_before_a_device_starts(recipe, small_data, tmp_path):
     other_data = tmp_path / "other"
     shutil.copytree(small_data, other_data)
@@ -168,6 +170,7 @@ def test_other_recipes_data_and_versions_are_all_named_before_a_device_starts(re
     assert report["works"] == []
 
 
+@pytest.mark.slow
 def test_the_doctor_answers_alone_and_without_data(recipe, tmp_path):
     done = ended(podium("doctor", "--recipe", recipe, "--run", str(tmp_path / "run"), PODIUM_DECODER="pillow"))
     assert done.code == 0, done.err
@@ -177,6 +180,7 @@ def test_the_doctor_answers_alone_and_without_data(recipe, tmp_path):
     assert "torus 1x2: 1 × 2 simulated chips, 8 images each" in done.out
 
 
+@pytest.mark.slow
 def test_a_torus_that_does_not_fit_is_red(recipe, tmp_path):
     arguments = ["--recipe", recipe, "--set", "torus=1x3", "--set", "batch_global=48", "--run", str(tmp_path / "run")]
     first, _ = together("doctor", arguments, arguments)

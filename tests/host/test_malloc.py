@@ -9,6 +9,8 @@ import pytest
 
 from podium.host.accelerators import accelerator_files
 
+pytestmark = pytest.mark.slow
+
 # Three times 256 MB from malloc, touched and freed, and the page faults of each; other threads' memory too.
 PROGRAM = """
 import json, resource, threading

@@ -3,6 +3,8 @@
 import pytest
 from tests.support.processes import two_of
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import sys
 from podium.errors import UserError

@@ -13,6 +13,8 @@ from tests.support.processes import RECIPE, ended, free_port, metrics, podium, t
 from podium.errors import UserError
 from podium.processes.join import Cluster, join
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def arguments(tmp_path, small_data):
@@ -62,13 +64,17 @@ def test_a_process_whose_copy_of_the_data_lacks_a_shard_ends_all(arguments, smal
 
 
 def test_a_run_that_is_not_where_all_processes_see_it_ends_all(arguments, tmp_path):
-    run = os.path.relpath(tmp_path / "run")
-    for process in train_together(*[[*arguments, "--run", run]] * 2, last_in=tmp_path):
+    """The same relative path from two folders: process 0 makes the run, and process 1 looks for it elsewhere."""
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere" / "deeper"
+    for folder in (here, elsewhere):
+        folder.mkdir(parents=True)
+    for process in train_together(*[[*arguments, "--run", "../run"]] * 2, folders=(here, elsewhere)):
         assert process.code == 2
         assert (
-            f"{run}/checkpoints could not be written: No such file or directory; choose another --run (process"
+            "../run/checkpoints could not be written: No such file or directory; choose another --run (process 1 on"
             in process.err
         )
+    assert not (elsewhere.parent / "run").exists()
 
 
 @pytest.mark.parametrize(

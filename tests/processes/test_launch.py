@@ -13,6 +13,8 @@ from tests.support.processes import RECIPE, ended, metrics, podium, two_of
 from podium.errors import EXIT_HUNG, EXIT_STOPPED, UserError
 from podium.processes.launch import launch
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def launched(tmp_path, small_data):

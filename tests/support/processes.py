@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,15 +68,16 @@ def free_port() -> int:
 
 
 def together(
-    command: str, *of_each: list[str], of_last: dict[str, str] | None = None, last_in: Path | None = None
+    command: str, *of_each: list[str], of_last: dict[str, str] | None = None, folders: Sequence[Path] = ()
 ) -> list[Ended]:
-    """One process of the command per list of arguments; the last may have an environment and a folder of its own."""
+    """One process of the command per list of arguments, each in its folder where `folders` are given; the last may have
+    an environment of its own."""
     port, last = free_port(), len(of_each) - 1
     running = [
         podium(
             command, "--json", "--coordinator", f"127.0.0.1:{port}",
             "--processes", str(len(of_each)), "--process", str(k), *arguments,
-            folder=last_in if k == last else None, **(of_last or {} if k == last else {}),
+            folder=folders[k] if folders else None, **(of_last or {} if k == last else {}),
         )
         for k, arguments in enumerate(of_each)
     ]  # fmt: skip
@@ -98,8 +100,8 @@ def two_of(program: str, *arguments: str) -> list[Ended]:
     return [ended(process) for process in both]
 
 
-def train_together(*of_each: list[str], last_in: Path | None = None) -> list[Ended]:
-    return together("train", *of_each, last_in=last_in)
+def train_together(*of_each: list[str], folders: Sequence[Path] = ()) -> list[Ended]:
+    return together("train", *of_each, folders=folders)
 
 
 def metrics(run: Path, kind: str = "train") -> list[dict[str, Any]]:

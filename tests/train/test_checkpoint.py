@@ -23,6 +23,8 @@ from podium.train import checkpoint
 from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
 from podium.train.run import train_recipe
 
+pytestmark = pytest.mark.slow
+
 RECIPE = small_recipe()
 
 

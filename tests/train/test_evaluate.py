@@ -1,6 +1,7 @@
 """An evaluation counts every image once, and has no more than two batches under way: with all of them sent at once,
 sixteen simulated chips came to a stop in a collective."""
 
+import pytest
 from tests.support.small_runs import small_recipe
 
 from podium.data.dataset.shards import ImageSet
@@ -8,6 +9,8 @@ from podium.mesh import build_mesh, find_devices
 from podium.recipe.torus import lay_out
 from podium.step.programs import build_step
 from podium.train.evaluate import Evaluator
+
+pytestmark = pytest.mark.slow
 
 
 def test_every_image_is_counted_and_two_batches_are_under_way(small_data):

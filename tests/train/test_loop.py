@@ -16,6 +16,8 @@ from podium.train.loop import evaluation_steps
 from podium.train.run import train_recipe
 from podium.train.trained_model import _for_evaluation, open_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def finished(small_data, tmp_path_factory):

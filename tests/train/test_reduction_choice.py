@@ -12,6 +12,8 @@ from podium.mesh import build_mesh, find_devices
 from podium.recipe.torus import lay_out
 from podium.train.reduction_choice import choose_reduction
 
+pytestmark = pytest.mark.slow
+
 PARAMS = {"kernel": jax.ShapeDtypeStruct((3, 4), jnp.float32)}
 
 

@@ -27,6 +27,8 @@ from podium.train.meter import Meter
 from podium.train.run import Limits, train_recipe
 from podium.train.trained_model import open_run
 
+pytestmark = pytest.mark.slow
+
 
 class Crash(Exception):
     pass

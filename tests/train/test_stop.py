@@ -140,6 +140,7 @@ print([vote(request) for request in [*requests, None, None]])
 """
 
 
+@pytest.mark.slow
 def test_two_processes_get_the_same_answers_two_dispatches_later_and_the_one_request_is_enough():
     first, second = two_of(VOTES)
     assert (first.code, second.code) == (0, 0), first.err + second.err

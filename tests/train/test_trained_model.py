@@ -18,6 +18,8 @@ from podium.models import build_norm
 from podium.train.run import train_recipe
 from podium.train.trained_model import _pixels, open_run
 
+pytestmark = pytest.mark.slow
+
 DATA = small_recipe().data
 
 

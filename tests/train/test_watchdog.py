@@ -8,6 +8,8 @@ import pytest
 from podium.errors import EXIT_HUNG
 from podium.train.watchdog import Sign, Watchdog, behind, heard, lost
 
+pytestmark = pytest.mark.slow
+
 # Ends with code 0 if the watchdog dies instead of ending it.
 HANGS = """
 import os, sys, threading

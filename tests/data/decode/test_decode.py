@@ -456,6 +456,7 @@ def test_the_choice_of_decoder_is_said() -> None:
         decode._choose("opencv", "")
 
 
+@pytest.mark.slow
 def test_a_mistaken_choice_is_one_line_of_the_command_that_decodes(tmp_path: Path) -> None:
     (tmp_path / "in" / "cat").mkdir(parents=True)
     (tmp_path / "in" / "cat" / "1.jpg").write_bytes(FILES["444"])

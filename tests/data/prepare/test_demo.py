@@ -133,6 +133,7 @@ def test_a_seed_out_of_range_is_refused() -> None:
         next(demo.images(-1, demo.TRAIN))
 
 
+@pytest.mark.slow
 def test_workers_do_not_load_jax() -> None:
     """A worker imports this module and its parents; none of them may bring JAX (seconds and 200 MB each)."""
     script = "import sys, podium.data.prepare.demo; print('jax' in sys.modules)"
@@ -141,6 +142,7 @@ def test_workers_do_not_load_jax() -> None:
     assert output.stdout.strip() == "False", output.stderr
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
     script = tmp_path / "unguarded.py"
     script.write_text("from podium.data.prepare import demo\nnext(demo.images(0, range(5)))\n")

@@ -507,6 +507,7 @@ def _kill_halfway(source: Path, out: Path) -> None:
     assert line == "three shards are finished\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "tar.gz"])
 def test_a_killed_preparation_resumes(tmp_path: Path, kind: str) -> None:
     images = _many(5500)
@@ -538,6 +539,7 @@ def test_a_killed_preparation_resumes(tmp_path: Path, kind: str) -> None:
     assert verify(out).content_hash == verify(tmp_path / "at-once").content_hash
 
 
+@pytest.mark.slow
 def test_a_shard_that_was_lost_meanwhile_is_written_again(tmp_path: Path) -> None:
     source, out = _folder(tmp_path / "in", _many(5500)), tmp_path / "out"
     _kill_halfway(source, out)
@@ -558,6 +560,7 @@ prepare(sys.argv[1], sys.argv[2], FOR_TRAINING)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", ["prepare", "prepared"])
 def test_the_work_folder_of_a_finished_directory_is_removed(tmp_path: Path, again: str) -> None:
     files = {"all.tar.gz": tar_bytes({f"{m.class_name}/{m.file}": m.image for m in made()}, "w:gz")}

@@ -1,0 +1,145 @@
+"""Runs the tests of one mutant after the other, each in a process forked from one that has loaded what all of them
+import, in a copy of the tree. What is forked has started no thread and no device.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from tests.mutants.table import Mistake, Mutant
+
+ROOT = Path(__file__).parents[2]
+_COPIED = ("src", "tests", "docs", "results", "pyproject.toml", "Makefile", "README.md", "CONTRIBUTING.md")
+_LOADED = (
+    "pytest",
+    "hypothesis.strategies",
+    "numpy",
+    "scipy.stats",
+    "jax.numpy",
+    "flax.nnx",
+    "optax",
+    "PIL.Image",
+    "rich",
+)
+_LONGEST_SECONDS = 600.0  # a mutant that never ends is noticed too
+_LOOK_SECONDS = 0.02
+_WARNED = "ignore::pytest.PytestAssertRewriteWarning"  # as Hypothesis was loaded before pytest began
+_PASSED, _NOTHING_RUN = 0, (3, 4, 5)  # pytest's exit codes
+
+
+@dataclass(frozen=True)
+class Verdict:
+    mutant: Mutant
+    killed: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Tests that run now, in a tree of their own."""
+
+    tree: Path
+    tests: tuple[str, ...]
+    mutant: Mutant | None
+    process: int
+    began: float
+
+    def ended(self) -> int | None:
+        """Pytest's exit code, or that of a failure if it takes too long; None while it runs."""
+        process, status = os.waitpid(self.process, os.WNOHANG)
+        if process:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() - self.began < _LONGEST_SECONDS:
+            return None
+        os.kill(self.process, signal.SIGKILL)
+        os.waitpid(self.process, 0)
+        return 1
+
+
+def judge(mutants: list[Mutant], folder: Path, at_once: int) -> Iterator[Verdict]:
+    """Every mutant, once its tests were seen to pass without it."""
+    for name in _LOADED:
+        import_module(name)
+    without = [(tests, None) for tests in dict.fromkeys(mutant.tests for mutant in mutants)]
+    waiting: list[tuple[tuple[str, ...], Mutant | None]] = [*without, *((m.tests, m) for m in mutants)]
+    free = [_copy(folder / str(k)) for k in range(at_once)]
+    running: list[_Job] = []
+    while waiting or running:
+        while waiting and free:
+            running.append(_start(free.pop(), *waiting.pop(0)))
+        time.sleep(_LOOK_SECONDS)
+        for job in list(running):
+            code = job.ended()
+            if code is None:
+                continue
+            running.remove(job)
+            free.append(job.tree)
+            if code in _NOTHING_RUN or (job.mutant is None and code != _PASSED):
+                raise Mistake(f"{' '.join(job.tests)} ends with code {code}, {job.mutant or 'without any mutant'}")
+            if job.mutant:
+                shutil.copy(ROOT / job.mutant.file, job.tree / job.mutant.file)
+                yield Verdict(job.mutant, code != _PASSED, time.monotonic() - job.began)
+
+
+def _copy(tree: Path) -> Path:
+    tree.mkdir(parents=True)
+    for name in _COPIED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif (ROOT / name).exists():
+            shutil.copy(ROOT / name, tree / name)
+    return tree
+
+
+def _start(tree: Path, tests: tuple[str, ...], mutant: Mutant | None) -> _Job:
+    if mutant:
+        file = tree / mutant.file
+        file.write_text(file.read_text().replace(mutant.old, mutant.new))
+    began, process = time.monotonic(), os.fork()
+    if process == 0:
+        try:
+            os._exit(_run(tree, tests))
+        finally:
+            os._exit(3)  # an error of this file, not a verdict
+    return _Job(tree, tests, mutant, process, began)
+
+
+def _run(tree: Path, tests: tuple[str, ...]) -> int:
+    import pytest
+
+    with open(os.devnull, "w") as nowhere:
+        for descriptor in (1, 2):
+            os.dup2(nowhere.fileno(), descriptor)
+    os.chdir(tree)
+    # The copy's modules, whatever was loaded or installed: an editable install would find those of the original.
+    sys.dont_write_bytecode = True
+    sys.path[:] = [
+        str(tree),
+        str(tree / "src"),
+        *(p for p in sys.path if p and not Path(p).is_relative_to(ROOT / "src")),
+    ]
+    sys.path.remove(str(ROOT)) if str(ROOT) in sys.path else None
+    sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("podium", "tests")]:
+        del sys.modules[name]
+    options = [
+        "-x",
+        "-m",
+        "not slow",
+        "-p",
+        "no:randomly",
+        "-p",
+        "no:cacheprovider",
+        f"--basetemp={tree / 'temporary'}",
+    ]
+    code = int(pytest.main([*options, *tests]))
+    loaded = sys.modules.get("podium")
+    if loaded and not Path(str(loaded.__file__)).is_relative_to(tree):
+        return 3
+    return code
