@@ -1,16 +1,28 @@
 """What the doctor says: a table of facts and verdicts, then real processes, alone and two together."""
 
 import dataclasses
+import io
 import json
 import shutil
+from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
+from rich.console import Console
 from tests.support.processes import RECIPE, ended, podium, together
+from tests.support.small_runs import small_recipe
+from tests.support.snapshots import assert_snapshot
 
+from podium.data.dataset.shards import ImageSet
 from podium.doctor import observe
+from podium.doctor.doctor import Report
 from podium.doctor.judge import Finding, judge_hosts, judge_work, worst
-from podium.doctor.observe import Host, Work
+from podium.doctor.observe import Host, Work, addends, is_sum, observe_work
+from podium.doctor.show import show
+from podium.mesh import build_mesh
 from podium.recipe.reading import load_recipe
+from podium.recipe.torus import Shape, lay_out
 
 HOST = Host(
     host="node0", versions={"podium": "0.1.0", "jax": "0.10.2"}, recipe="r", data="d", data_problem="",
@@ -116,6 +128,53 @@ def test_processes_of_one_host_share_its_memory():
     works = [dataclasses.replace(WORK, cache_bytes=20 * 10**9)] * 4
     assert verdicts(work_of([HOST] * 4, works))["memory"].level == "red"
     assert verdicts(work_of(SEVERAL, works))["memory"].level == "green"
+
+
+@pytest.mark.parametrize("processes_here", [1, 2])
+def test_the_processes_of_a_host_share_the_budget_of_its_cache(small_data, processes_here):
+    """A budget that holds one process's pixels, and not those of two."""
+    images = ImageSet.open(small_data, "train")
+    pixels_gb = 3 * sum(int(width) * int(height) for width, height in images.sizes) / 1e9
+    recipe = small_recipe(data={"image_size": 16, "cache_gb": 1.1 * pixels_gb / 0.75}).for_data(3, 96, 22)
+    mesh = build_mesh(lay_out(Shape(1, 1), 16, 8), jax.devices()[:1])
+    work = observe_work(recipe, mesh, small_data, processes_here=processes_here)
+    assert (work.cache == "pixels") == (processes_here == 1)
+    assert work.images == 96
+    assert work.all_reduce_is_right
+
+
+WRONG_SUMS = {
+    "one chip counted twice, and one left out": lambda added: added[[0, 0, 2, 3]].sum(0),
+    "one chip left out": lambda added: added[1:].sum(0),
+    "one element lost": lambda added: added.sum(0) * (np.arange(added.shape[1]) != 1000),
+    "two parts exchanged": lambda added: np.roll(added.sum(0), 512),
+    "not summed": lambda added: added[0],
+    "a number that is none": lambda added: np.where(np.arange(added.shape[1]) == 7, np.nan, added.sum(0)),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_SUMS.values(), ids=WRONG_SUMS.keys())
+def test_a_wrong_sum_over_the_chips_is_called_wrong(wrong):
+    added = addends(4, 2048)
+    assert is_sum(added.sum(0), 4)
+    assert is_sum(added[[2, 0, 3, 1]].sum(0, dtype=np.float32), 4)
+    assert not is_sum(wrong(added), 4)
+
+
+def test_the_sum_over_a_whole_pod_is_exact():
+    added = addends(4096, 64)
+    rng = np.random.default_rng(0)
+    assert is_sum(added[rng.permutation(4096)].cumsum(0, dtype=np.float32)[-1], 4096)
+    np.testing.assert_array_equal(addends(16, 64, slice(5, 7)), addends(16, 64)[5:7])
+
+
+def test_the_report_is_shown_as_committed():
+    hosts = hosts_with(2, own_address="127.0.1.1", decoder="Pillow decodes, because of [x]", decoder_is_native=False)
+    works = [dataclasses.replace(WORK, compute_seconds=0.018) if k == 1 else WORK for k in range(4)]
+    findings = judge_hosts(hosts, [0.0, 0.1, -5.0, 0.0], [True] * 4) + work_of(hosts, works, need=9000.0)
+    file = io.StringIO()
+    show(Report(worst(findings), tuple(findings), (), ()), Console(file=file, width=110, color_system=None))
+    assert_snapshot(Path(__file__).parent / "shown" / "report.txt", file.getvalue())
 
 
 def test_a_containers_limit_counts_as_the_hosts_memory(monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 import psutil
 import pytest
@@ -132,6 +133,59 @@ train_recipe(small_recipe(), data, run, listener=hang, limits=Limits(stall_minut
     assert "nothing moved for 2 s: process 0 (" in told
     assert "training, step 4) did not reach where the others are: saving after step 4" in told
     assert "in _watch" in next((tmp_path / "run").glob("stacks-*.txt")).read_text()
+
+
+WAITS = "import signal; signal.pause()"
+FAILS = "raise SystemExit(3)"
+HANGS_UP = f"raise SystemExit({EXIT_HUNG})"
+IS_KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+ABORTS = "import os; os.abort()"
+
+
+def job(*programs, let_end=False, number=None):
+    """How a job of small Python programs ends; with `let_end` all have ended before the job looks."""
+    given = json.dumps({"programs": programs, "let_end": let_end, "signal": number})
+    done = subprocess.run([sys.executable, "-m", "tests.support.jobs", given], stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def test_all_that_succeed_are_a_success():
+    ended = job("", "")
+    assert (ended["code"], ended["how"]) == (0, "all processes succeeded")
+
+
+def test_the_others_have_fifteen_seconds_to_end_and_are_then_killed():
+    ended = job(WAITS, FAILS, WAITS)
+    assert (ended["code"], ended["how"]) == (3, "process 1 of 3 ended with exit code 3")
+    assert ended["codes"] == [-signal.SIGKILL, 3, -signal.SIGKILL]
+    assert ended["waited_seconds"] >= 15.0
+
+
+def test_nobody_waits_when_all_have_ended():
+    ended = job(FAILS, "", let_end=True)
+    assert (ended["code"], ended["waited_seconds"]) == (3, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("programs", "code", "how"),
+    [
+        ((HANGS_UP, FAILS), 3, "process 1 of 2 ended with exit code 3"),
+        ((ABORTS, IS_KILLED), 128 + signal.SIGKILL, "process 1 of 2 was ended by SIGKILL"),
+        ((HANGS_UP, ""), EXIT_HUNG, f"process 0 of 2 ended with exit code {EXIT_HUNG}"),
+    ],
+    ids=["noticed a loss", "aborted by JAX", "hung alone"],
+)
+def test_the_process_whose_end_explains_the_others_is_named(programs, code, how):
+    ended = job(*programs, let_end=True)
+    assert (ended["code"], ended["how"]) == (code, how)
+
+
+def test_a_signal_is_passed_on_to_all_and_the_handlers_are_put_back():
+    ended = job(WAITS, WAITS, number=signal.SIGTERM)
+    assert ended["was_signalled"]
+    assert ended["code"] == 128 + signal.SIGTERM
+    assert ended["codes"] == [-signal.SIGTERM] * 2
+    assert ended["handler_is_back"]
 
 
 def test_what_cannot_be_launched_is_refused_in_one_line():

@@ -21,6 +21,36 @@ def test_a_host_that_waits_for_its_input_is_named_with_what_it_costs_the_others(
     assert compare(20, of(8, p7=slow)).warning == "process 7 on node7 is 1.8× slower: input"
 
 
+def test_two_slow_hosts_do_not_hide_each_other():
+    slow, slower = (dataclasses.replace(ALIKE, host="node", input_wait_seconds=wait) for wait in (0.41, 0.46))
+    assert compare(20, of(8, p2=slow, p5=slower)).warning == "process 5 on node is 2.0× slower: input"
+    assert compare(20, of(4, p2=slow, p3=slow)).warning == "process 2 on node is 1.8× slower: input"
+
+
+def test_of_two_processes_the_slow_one_is_named():
+    slow = dataclasses.replace(ALIKE, host="node1", input_wait_seconds=0.41)
+    assert compare(20, of(2, p1=slow)).warning == "process 1 on node1 is 1.8× slower: input"
+
+
+@pytest.mark.parametrize(("wait", "named"), [(0.155, False), (0.165, True)])
+def test_a_host_is_named_where_it_costs_the_others_a_fifth(wait, named):
+    # 0.9 / 1.2 = 0.75: so it is 0.15 s beyond the others' 0.01
+    slow = dataclasses.replace(ALIKE, input_wait_seconds=wait)
+    assert bool(compare(20, of(8, p7=slow)).warning) == named
+
+
+def test_the_step_the_wait_and_the_memory_are_those_of_all_processes():
+    times = {
+        0: dataclasses.replace(ALIKE, step_seconds=1.0, input_wait_seconds=0.02, memory_bytes=3, memory_free_share=0.4),
+        1: dataclasses.replace(ALIKE, step_seconds=1.1, input_wait_seconds=0.03, memory_bytes=5, memory_free_share=0.6),
+        2: dataclasses.replace(ALIKE, step_seconds=1.5, input_wait_seconds=0.04, memory_bytes=4, memory_free_share=0.5),
+    }
+    event = compare(7, times)
+    assert (event.step, event.processes, event.step_seconds) == (7, 3, 1.1)
+    assert (event.input_wait_seconds, event.input_wait_seconds_most, event.input_wait_most_process) == (0.03, 0.04, 2)
+    assert (event.memory_bytes_most, event.memory_free_share_least) == (5, 0.4)
+
+
 def test_nobody_is_named_where_all_wait_alike():
     waiting = dataclasses.replace(ALIKE, input_wait_seconds=0.6)
     event = compare(20, {k: waiting for k in range(4)})

@@ -1,36 +1,104 @@
-"""What a person sees: names and paths as they were given, whatever rich would make of their brackets."""
+"""What a person sees, compared with committed texts: a log file's lines, a terminal's live line, the summary. Names and
+paths are shown as they were given, whatever rich would make of their brackets."""
 
+import dataclasses
 import io
+from pathlib import Path
 
 import pytest
+from rich.console import Console
+from tests.support.clock import Clock
+from tests.support.snapshots import assert_snapshot
 
 from podium.report import events
-from podium.report.terminal import Terminal
+from podium.report.terminal import Terminal, bottleneck, duration
 
+SHOWN = Path(__file__).parent / "shown"
 STARTED = events.Started(
-    run="runs/[v2]", recipe="mine[/b]", torus="2x2", platform="cpu", steps=10, first_step=0, train_images=5,
-    validation_images=2, classes=3, batch_global=4, norm_span=4, parameters=1000, cache="pixels", decoder="native",
+    run="runs/[v2]", recipe="mine[/b]", torus="2x2", platform="simulated", steps=1200, first_step=0,
+    train_images=50_000, validation_images=10_000, classes=10, batch_global=128, norm_span=64, parameters=2_780_000,
+    cache="pixels", decoder="the native decoder (libjpeg-turbo)",
+)  # fmt: skip
+PROGRESS = events.Progress(
+    step=20, epoch=0.0512, metrics={"loss": 2.30259, "top1": 0.125, "learning_rate": 0.0123456, "gradient_norm": 1.5},
+    images_per_second=1234.5, input_bound=0.03, eta_seconds=3665.0,
+)  # fmt: skip
+HOSTS = events.Hosts(
+    step=20, processes=4, step_seconds=0.9, input_wait_seconds=0.01, input_wait_seconds_most=0.41,
+    input_wait_most_process=3, memory_bytes_most=10**9, memory_free_share_least=0.5,
+    warning="process 3 on node3 is 1.8× slower: input",
+)  # fmt: skip
+EVALUATED = events.Evaluated(step=600, epoch=1.536, images=10_000, top1=0.8125, top5=0.98, loss=0.5678, seconds=4.25)
+SUMMARY = events.Summary(
+    accuracy=0.9412, top5=0.998, images_per_second=1234.5, train_seconds=3665.0, compile_seconds=41.6, input_bound=0.31,
+    steps=1200, weights_hash="0" * 64, run="runs/[v2]",
 )  # fmt: skip
 
 
-@pytest.fixture
-def shown():
-    """A terminal, and all that it has printed so far."""
-    terminal = Terminal()
-    terminal.console.file = io.StringIO()
-    return terminal, terminal.console.file.getvalue
+def seen(live=False, clock=None):
+    """A terminal of 110 columns, and all that it has printed so far."""
+    file = io.StringIO()
+    console = Console(file=file, width=110, force_terminal=live, color_system=None, highlight=False, markup=False)
+    return Terminal(console=console, clock=clock or Clock()), file.getvalue
 
 
-def test_brackets_in_names_and_paths_are_shown(shown):
-    terminal, text = shown
+def at(step, **changed):
+    return dataclasses.replace(PROGRESS, step=step, epoch=step / 390.625, **changed)
+
+
+def test_a_log_file_has_a_line_every_five_seconds_and_the_end():
+    clock = Clock()
+    terminal, text = seen(clock=clock)
+    terminal.note("compiled in 41.6 s, see [docs]")
+    terminal.started(dataclasses.replace(STARTED, first_step=16))
+    for step in range(20, 140, 20):
+        terminal.progress(at(step, eta_seconds=3700.0 - step))
+        clock.advance(2.0)
+    terminal.hosts(HOSTS)
+    terminal.hosts(dataclasses.replace(HOSTS, warning="process 3 on node3 is 1.9× slower: input"))
+    terminal.hosts(dataclasses.replace(HOSTS, warning=""))
+    terminal.hosts(HOSTS)
+    terminal.evaluated(EVALUATED)
+    terminal.progress(at(1200, eta_seconds=0.0, input_bound=0.31))
+    terminal.finished(SUMMARY)
+    assert_snapshot(SHOWN / "log.txt", text())
+
+
+def test_a_terminal_has_a_live_line():
+    terminal, _ = seen(live=True)
     terminal.started(STARTED)
-    terminal.note("see [docs]")
-    assert "mine[/b]: 5 images" in text()
-    assert "run runs/[v2] ·" in text()
-    assert "see [docs]" in text()
+    terminal.progress(at(300, eta_seconds=65.0))
+    shown = io.StringIO()
+    Console(file=shown, width=110, color_system=None).print(terminal._live.get_renderable())
+    terminal.close()
+    assert_snapshot(SHOWN / "live.txt", shown.getvalue())
 
 
-def test_an_evaluation_is_shown_without_tags(shown):
-    terminal, text = shown
-    terminal.evaluated(events.Evaluated(step=1, epoch=0.5, top1=0.25, top5=0.5, loss=1.5, images=20, seconds=2.0))
-    assert text() == "evaluation at epoch 0.5: top-1 25.00%  top-5 50.00%  loss 1.500  (20 images, 2.0 s)\n"
+def test_preparing_shows_bars_until_each_stage_is_done():
+    terminal, _ = seen(live=True)
+    terminal.preparing("scanning archives", 3, 4)
+    terminal.preparing("writing images", 10, 1000)
+    assert [(task.description, task.completed, task.total) for task in terminal._bars.tasks] == [
+        ("scanning archives", 3, 4),
+        ("writing images", 10, 1000),
+    ]
+    terminal.preparing("scanning archives", 4, 4)
+    assert [task.description for task in terminal._bars.tasks] == ["writing images"]
+    terminal.preparing("writing images", 1000, 1000)
+    assert terminal._bars is None
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.0, "compute-bound 100%"), (0.03, "compute-bound 97%"), (0.1, "compute-bound 90%"), (0.31, "input-bound 31%")],
+)
+def test_the_bottleneck_is_named_with_its_own_share(share, words):
+    assert bottleneck(share) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0:00"), (5, "0:05"), (65, "1:05"), (59.6, "1:00"), (3599, "59:59"), (3665, "1:01:05"), (90000, "25:00:00")],
+)
+def test_a_duration_has_two_digits_after_each_colon(seconds, words):
+    assert duration(seconds) == words
