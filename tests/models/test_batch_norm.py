@@ -25,19 +25,21 @@ def examples(mean=0.5, std=2.0, seed=0):
     return x, dy
 
 
-def run(x, dy, span, rows, cols, mask=None, mean_over_chips=True):
-    """(y, dx, dscale, dbias, moving mean, moving var) of one training call on rows × cols chips."""
+def run(x, dy, span, rows, cols, mask=None, start=0.0):
+    """(y, dx, dscale, dbias, moving mean, moving var) of one training call on rows × cols chips, the moving mean being
+    `start` before it."""
     mesh = build_mesh(lay_out(Shape(rows, cols), BATCH, span), jax.devices()[: rows * cols])
     norm = DistributedBatchNorm(CHANNELS, span=span, rngs=nnx.Rngs(0))
     norm.scale[...] = jnp.array([1.0, -2.0, 0.5])
     norm.bias[...] = jnp.array([0.0, 1.0, -3.0])
+    norm.mean[...] = jnp.broadcast_to(start, CHANNELS)
     graph, params, stats = nnx.split(norm, nnx.Param, nnx.BatchStat)
 
     def on_chip(params, stats, x, dy, mask):
         def f(params, x):
             layer = nnx.merge(graph, params, stats, copy=True)
             y = layer(x, mask)
-            return (y * dy).sum(), (y, nnx.state(layer, nnx.BatchStat))
+            return (y.astype(jnp.float32) * dy).sum(), (y, nnx.state(layer, nnx.BatchStat))
 
         (_, (y, new)), (dparams, dx) = jax.value_and_grad(f, argnums=(0, 1), has_aux=True)(params, x)
         return y, dx, dparams, jax.tree.map(lambda s: jax.lax.pmean(s, AXES), new)
@@ -50,7 +52,7 @@ def run(x, dy, span, rows, cols, mask=None, mean_over_chips=True):
     return y, dx, dparams["scale"][...], dparams["bias"][...], new["mean"][...], new["var"][...]
 
 
-def reference(x, dy, span, mask=None, epsilon=1e-5, momentum=0.9):
+def reference(x, dy, span, mask=None, start=0.0, epsilon=1e-5, momentum=0.9):
     """The definition, in float64: each run of `span` examples on its own."""
     scale, bias = np.array([1.0, -2.0, 0.5]), np.array([0.0, 1.0, -3.0])
     x, dy = x.astype(np.float64), dy.astype(np.float64)
@@ -70,7 +72,7 @@ def reference(x, dy, span, mask=None, epsilon=1e-5, momentum=0.9):
         dscale, dbias = dscale + (ds * hat).sum((0, 1, 2)), dbias + ds.sum((0, 1, 2))
         means.append(mean)
         variances.append(var)
-    moving = (1 - momentum) * np.mean(means, 0), momentum + (1 - momentum) * np.mean(variances, 0)
+    moving = momentum * start + (1 - momentum) * np.mean(means, 0), momentum + (1 - momentum) * np.mean(variances, 0)
     return np.concatenate(y), np.concatenate(dx), dscale, dbias, *moving
 
 
@@ -118,6 +120,60 @@ def test_large_means_do_not_cancel(span):
     want_y, *_, want_var = reference(x, dy, span)
     np.testing.assert_allclose(var, want_var, rtol=1e-3)
     np.testing.assert_allclose(y, want_y, atol=5e-3)
+
+
+# Moving means (the mean of the data is 100, its deviation 2): nowhere near, too far to subtract, just near enough for
+# one pass, found; and one channel of each kind, as one second pass must serve all.
+STARTS = [0.0, 70.0, 93.0, 100.0, np.array([0.0, 93.0, 100.0])]
+
+
+@pytest.mark.parametrize("span", [2, 16])
+@pytest.mark.parametrize("start", STARTS, ids=str)
+def test_any_moving_mean_gives_the_same_answers(span, start):
+    x, dy = examples(mean=100.0, seed=6)
+    agree(run(x, dy, span, 2, 4, start=start), reference(x, dy, span, start=start), atol=1e-4)
+
+
+@pytest.mark.parametrize("span", [2, 16])
+@pytest.mark.parametrize("start", STARTS, ids=str)
+def test_half_precision_is_as_exact_as_its_input(span, start):
+    x, dy = examples(mean=100.0, seed=7)
+    x, dy = (np.asarray(jnp.asarray(a, jnp.bfloat16)) for a in (x, dy))
+    y, dx, *sums, mean, var = run(x, dy, span, 2, 4, start=start)
+    want_y, want_dx, *want_sums, want_mean, want_var = reference(x, dy, span, start=start)
+    assert (y.dtype, dx.dtype, var.dtype) == (jnp.bfloat16, jnp.bfloat16, np.float32)
+    np.testing.assert_allclose(mean, want_mean, rtol=1e-6)
+    np.testing.assert_allclose(var, want_var, rtol=1e-4)
+    np.testing.assert_allclose(sums, want_sums, rtol=2e-4, atol=1e-4)
+    rounding = 2.0**-8
+    np.testing.assert_allclose(y.astype(np.float32), want_y, rtol=rounding, atol=1e-4)
+    np.testing.assert_allclose(dx.astype(np.float32), want_dx, rtol=rounding, atol=1e-4)
+
+
+def test_a_far_start_and_examples_that_do_not_count():
+    x, dy = examples(mean=-300.0, seed=8)
+    mask = np.ones(BATCH, np.float32)
+    mask[[0, 1, 2, 3, 5, 17]] = 0  # the first chip has nothing that counts
+    agree(run(x, dy, 16, 2, 4, mask), reference(x, dy, 16, mask), atol=5e-4)
+
+
+def test_a_channel_without_variance_is_normalised_to_its_bias():
+    x, dy = examples(seed=9)
+    x[..., 1] = 1000.0
+    y, dx, *_, var = run(x, dy, 16, 2, 4)
+    np.testing.assert_allclose(y[..., 1], 1.0, atol=1e-3)
+    assert np.isfinite(dx).all()
+    np.testing.assert_allclose(var[1], 0.9, atol=1e-6)
+
+
+def test_the_second_pass_is_taken_only_where_the_first_cancels():
+    # What the compiled program skips as a rule: the only sums beside the first pair stand inside a conditional.
+    x, _ = examples()
+    norm = DistributedBatchNorm(CHANNELS, span=BATCH, rngs=nnx.Rngs(0))
+    graph, state = nnx.split(norm)
+    traced = jax.jit(lambda x: nnx.merge(graph, state, copy=True)(x)).trace(x).jaxpr
+    sums = str(traced).split("cond[")[0].count("reduce_sum")
+    assert sums == 2
 
 
 def test_agrees_with_flax_where_both_apply():

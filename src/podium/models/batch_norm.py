@@ -16,6 +16,9 @@ from jax import lax
 from podium.errors import UserError
 from podium.mesh import TILE_AXES
 
+# A mean is near where its squared distance is at most so many variances: fp32 sums then keep the variance to some 1e-5.
+_NEAR = 16.0
+
 
 class DistributedBatchNorm(nnx.Module):
     """Normalises the last axis of [batch, …, channels] over every run of `span` examples of the global batch.
@@ -50,8 +53,8 @@ class DistributedBatchNorm(nnx.Module):
             factor = self.scale[...] * lax.rsqrt(self.var[...] + self.epsilon)
             return ((x.astype(jnp.float32) - self.mean[...]) * factor + self.bias[...]).astype(x.dtype)
         groups, axes = _place(self.span, x.shape[0])
-        scale, bias = (_vary_like(p[...], x) for p in (self.scale, self.bias))
-        y, mean, var = _normalize(groups, axes, self.epsilon, x, scale, bias, mask)
+        scale, bias, about = (_vary_like(p[...], x) for p in (self.scale, self.bias, self.mean))
+        y, mean, var = _normalize(groups, axes, self.epsilon, x, scale, bias, mask, about)
         for moving, batch in ((self.mean, mean), (self.var, var)):
             moving[...] = self.momentum * moving[...] + (1 - self.momentum) * batch.reshape(groups, -1).mean(axis=0)
         return y
@@ -89,14 +92,18 @@ def _normalize(
     scale: jax.Array,
     bias: jax.Array,
     mask: jax.Array | None,
+    about: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(normalised x, and each group's mean and var [(groups,) channels]); no gradient flows through mean and var."""
-    return _forward(groups, axes, epsilon, x, scale, bias, mask)[0]
+    """(normalised x, and each group's mean and var [(groups,) channels]); no gradient flows through mean and var.
+
+    `about` [channels] is where the mean is expected; the result does not depend on it.
+    """
+    return _forward(groups, axes, epsilon, x, scale, bias, mask, about)[0]
 
 
-def _forward(groups, axes, epsilon, x, scale, bias, mask):  # type: ignore[no-untyped-def]
+def _forward(groups, axes, epsilon, x, scale, bias, mask, about):  # type: ignore[no-untyped-def]
     xg, weight = _grouped(x, groups), _weights(x, mask, groups)
-    count, mean, m2 = _moments(xg, weight)
+    count, mean, m2 = _moments(xg, weight, about, epsilon)
     if axes:
         count, mean, m2 = _merge(lax.all_gather(jnp.concatenate([count, mean, m2], -1), axes))
     count = jnp.maximum(count, 1.0)
@@ -120,7 +127,7 @@ def _backward(groups, axes, epsilon, residuals, gradients):  # type: ignore[no-u
     dx = _row(scale * inverse) * (dy - through_statistics)
     dbias, dscale = sums.reshape(2, groups, -1).sum(1)
     dmask = None if mask is None else jnp.zeros_like(mask)
-    return dx.reshape(x.shape).astype(x.dtype), dscale, dbias, dmask
+    return dx.reshape(x.shape).astype(x.dtype), dscale, dbias, dmask, None
 
 
 _normalize.defvjp(_forward, _backward)
@@ -146,19 +153,32 @@ def _weights(x: jax.Array, mask: jax.Array | None, groups: int) -> jax.Array | N
     return _grouped(jnp.broadcast_to(column, (*x.shape[:-1], 1)), groups)
 
 
-def _moments(xg: jax.Array, weight: jax.Array | None) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Count, mean and sum of squared deviations of each group, in one pass over the data.
+def _moments(
+    xg: jax.Array, weight: jax.Array | None, about: jax.Array, epsilon: float
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Count, mean and sum of squared deviations of each group, as a rule in one pass over the data.
 
-    Sums are taken about one of the values: any point near the data keeps Σd² − (Σd)²/n from cancelling, however
-    far the data lies from zero, and it costs no second pass.
+    Sums about a value that is known beforehand fuse into the convolution that makes the data; about one of the data
+    they would have to wait for its end (docs/decisions/004). The moving mean is known, and near enough for
+    Σd² − (Σd)²/n not to cancel. Where it is not, as may be in a run's first steps, a second pass takes the sums about
+    the mean that the first has found.
     """
-    about = xg[..., 0, :]
-    d = xg - _row(about)
-    wd = d if weight is None else d * weight
-    count = jnp.full_like(about[..., :1], xg.shape[-2]) if weight is None else weight.sum(-2)
-    first, second = wd.sum(-2), (wd * d).sum(-2)
+    count = jnp.full_like(about[:1], xg.shape[-2]) if weight is None else weight.sum(-2)
     at_least_one = jnp.maximum(count, 1.0)
-    return count, about + first / at_least_one, jnp.maximum(second - first * first / at_least_one, 0.0)
+
+    def sums(about: jax.Array) -> tuple[jax.Array, jax.Array]:
+        d = xg - _row(about)
+        wd = d if weight is None else d * weight
+        shift, second = wd.sum(-2) / at_least_one, (wd * d).sum(-2)
+        return shift, jnp.maximum(second - at_least_one * shift * shift, 0.0)
+
+    def again(mean: jax.Array, _: jax.Array) -> tuple[jax.Array, jax.Array]:
+        shift, m2 = sums(mean)
+        return mean + shift, m2
+
+    shift, m2 = sums(about)
+    near = shift * shift <= _NEAR * (m2 / at_least_one + epsilon)
+    return count, *lax.cond(near.all(), lambda *found: found, again, about + shift, m2)
 
 
 def _merge(moments: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
