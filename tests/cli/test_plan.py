@@ -20,7 +20,7 @@ def _podium(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-_SMALL = ("--recipe", "cifar10", "--analytic", "--json")
+_SMALL = ("--recipe", "cifar10", "--counted", "--json")
 
 
 def test_the_last_line_is_the_plan():
@@ -72,10 +72,10 @@ def test_the_largest_batch_that_fits():
 @pytest.mark.parametrize(
     "options",
     [
-        PlanOptions("cifar10", "v3:2x2", analytic=True),
-        PlanOptions("cifar10", "v3:2x2,v3:4x4", analytic=True),
-        PlanOptions("cifar10", "v3:2x2", fit="batch", analytic=True),
-        PlanOptions("cifar10", "v3", fit="pod", minutes=80.0, analytic=True),
+        PlanOptions("cifar10", "v3:2x2", counted=True),
+        PlanOptions("cifar10", "v3:2x2,v3:4x4", counted=True),
+        PlanOptions("cifar10", "v3:2x2", fit="batch", counted=True),
+        PlanOptions("cifar10", "v3", fit="pod", minutes=80.0, counted=True),
     ],
 )
 def test_every_way_of_planning_waits_for_input(options, monkeypatch, capsys):
@@ -106,13 +106,13 @@ _TWO_PODS = ("--topology", "v3:2x2,v3:4x4")
         (("--fit", "batch", *_TWO_PODS), "--fit batch starts from one --topology"),
         (("--fit", "pod", "--batch", "512,1024"), "--fit pod starts from one --topology and one --batch"),
         (
-            ("--check", "--analytic", *_TWO_PODS, "--set", "epochs=9"),
-            "--topology and --analytic and --set would do nothing for --check, which heeds --check, --fresh; leave",
+            ("--check", "--counted", *_TWO_PODS, "--set", "epochs=9"),
+            "--topology and --counted and --set would do nothing for --check, which heeds --check, --fresh; leave",
         ),
     ],
 )
 def test_an_option_without_effect_is_refused(arguments, says):
-    done = _podium(*arguments, *(() if "--check" in arguments else ("--analytic", "--recipe", "cifar10")))
+    done = _podium(*arguments, *(() if "--check" in arguments else ("--counted", "--recipe", "cifar10")))
     assert done.returncode == 2
     assert done.stderr.startswith(f"podium: {says}")
     assert done.stderr.count("\n") == 1
@@ -135,7 +135,7 @@ def test_an_option_without_effect_is_refused(arguments, says):
     ],
 )
 def test_a_mistake_is_one_line(arguments, says):
-    done = _podium("--analytic", *arguments)
+    done = _podium("--counted", *arguments)
     assert done.returncode == 2
     assert says in done.stderr.splitlines()[-1]
     assert len([line for line in done.stderr.splitlines() if line.startswith("podium:")]) == 1

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from podium.plan.count import Work, count
+from podium.plan.count import Product, Work, _of_one_core, _trace, count
 from podium.plan.estimate import Constants, Origin, estimate, evaluations
+from podium.plan.gradient_sum import in_words, is_two_colour_2d
 from podium.plan.hlo import Collective, Program
 from podium.plan.libtpu import Compiled
 from podium.plan.machines import CHIPS, parse_pod
-from podium.plan.plan import in_words, is_two_colour_2d, make_plan
+from podium.plan.plan import make_plan
 from podium.recipe.reading import load_recipe
 from podium.train.loop import evaluation_steps
 
@@ -27,7 +28,7 @@ def _compiled(*collectives: Collective, cycles: int = 28_200_000, update: int = 
 
 
 def _parts(facts: Compiled, constants: Constants = _CONSTANTS) -> dict[str, float]:
-    return {part.name: part.seconds for part in estimate(_RECIPE, _POD, None, facts, None, constants).parts}
+    return {part.name: part.seconds for part in estimate(_RECIPE, _POD, facts, constants=constants).parts}
 
 
 def test_cycles_become_seconds_at_the_chips_clock():
@@ -39,7 +40,7 @@ def test_cycles_become_seconds_at_the_chips_clock():
 
 
 def test_the_step_is_the_sum_of_its_parts_and_gives_the_throughput():
-    e = estimate(_RECIPE, _POD, None, _compiled(_TWO_COLOUR), None, _CONSTANTS)
+    e = estimate(_RECIPE, _POD, _compiled(_TWO_COLOUR), constants=_CONSTANTS)
     assert e.step_seconds == pytest.approx(sum(part.seconds for part in e.parts))
     assert e.images_per_second == pytest.approx(32768 / e.step_seconds)
     assert e.train_seconds == pytest.approx(91 * 1_281_167 / e.images_per_second + e.evaluation_seconds)
@@ -63,12 +64,12 @@ def test_every_exchange_costs_its_hops():
 def test_a_chip_with_faster_memory_needs_fewer_of_the_estimated_cycles():
     """v4: 1200 GB/s for two tensor cores at 1050 MHz; v3: 900 GB/s for two at 940 MHz."""
     pod = parse_pod("v4:8x16x16")
-    compute = estimate(_RECIPE, pod, None, _compiled(cycles=10_500_000, update=0), None, _CONSTANTS).parts[0]
+    compute = estimate(_RECIPE, pod, _compiled(cycles=10_500_000, update=0), constants=_CONSTANTS).parts[0]
     assert compute.seconds == pytest.approx(10e-3 * (450 / 940) / (600 / 1050) / _CONSTANTS.common_memory_gain)
 
 
 def test_hosts_that_cannot_keep_up_set_the_pace():
-    e = estimate(_RECIPE, _POD, None, _compiled(_TWO_COLOUR), 10.0, _CONSTANTS)
+    e = estimate(_RECIPE, _POD, _compiled(_TWO_COLOUR), cpu_images_per_second=10.0, constants=_CONSTANTS)
     assert e.limit == "input"
     assert e.images_per_second == pytest.approx(256 * 96 * 10.0)
 
@@ -114,7 +115,7 @@ def test_filters_that_are_not_trained_have_no_gradient_and_no_norm():
 
 
 def test_a_roofline_is_never_faster_than_either_peak():
-    work = Work(((1e9, 1.0), (1.0, 1e9)), 1, 1, 1)
+    work = Work((Product(1e9, 1.0), Product(1.0, 1e9)), 1, 1, 1)
     chip = CHIPS["a100"]
     assert work.roofline_seconds(chip) == pytest.approx(1e9 / chip.bf16_flops + 1e9 / chip.memory_bandwidth)
 
@@ -133,9 +134,7 @@ def test_a_plan_without_a_compiler_marks_everything_as_modelled(resnet50):
 
 def test_the_count_is_linear_in_the_batch(resnet50):
     """Three images, extrapolated, against a trace of three."""
-    from podium.plan import count
-
-    traced = count._trace(count._of_one_core(_RECIPE, 3))
+    traced = _trace(_of_one_core(_RECIPE, 3))
     counted = count(_RECIPE, 3)
     assert counted.flops == pytest.approx(traced.flops)
     assert counted.memory_bytes == traced.memory_bytes

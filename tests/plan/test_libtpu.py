@@ -29,8 +29,8 @@ def test_a_step_compiles_and_is_priced(plan):
     assert first.compiled
     assert first.compiled.program.cycles > 10_000
     assert first.compiled.flops > 1e6
-    assert 2**20 < first.memory_bytes < first.memory_limit_bytes
-    assert first.memory_origin == Origin.COMPILED
+    assert 2**20 < first.memory.bytes < first.memory.limit_bytes
+    assert first.memory.origin == Origin.COMPILED
     assert any(stage.startswith("compiling") for stage in stages)
 
 
@@ -54,7 +54,7 @@ def test_a_batch_that_does_not_fit_is_planned_and_says_so(tmp_path, monkeypatch)
     huge = load_recipe("demo", ["batch_global=1048576", "model.norm_span=64", "torus=auto", "model.classes=10"])
     plan = make_plan(huge, _POD)
     assert not plan.fits
-    assert plan.memory_bytes > plan.memory_limit_bytes
+    assert plan.memory.bytes > plan.memory.limit_bytes
     assert "ran out of memory" in plan.notes[0]
 
 

@@ -1,7 +1,7 @@
 """The cache key, the worker's answers and the facts' round trip; the compiler itself is in test_libtpu.py."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -9,6 +9,8 @@ from podium.plan import libtpu as compiling
 from podium.plan.hlo import Collective, Program
 from podium.plan.libtpu_worker import out_of_memory
 from podium.plan.machines import parse_pod
+from podium.plan.operations import Operation, Operations
+from podium.plan.peer import Peer
 from podium.recipe.reading import load_recipe
 
 _RECIPE = load_recipe("resnet50-32k")
@@ -31,8 +33,9 @@ def test_what_changes_the_program_changes_the_key(monkeypatch):
     ]
     monkeypatch.setattr(compiling, "libtpu_version", lambda: "another")
     others.append(compiling.key_of(_RECIPE, _POD))
-    monkeypatch.setattr(compiling, "_sources_hash", lambda: "an edited step")
+    monkeypatch.setattr(compiling, "_hash", lambda patterns: "an edited step")
     others.append(compiling.key_of(_RECIPE, _POD))
+    others += [compiling.key_of(peer, _POD) for peer in (Peer(32768, 128), Peer(32768, 128, "sgd"), Peer(32768))]
     assert len(set(others)) == len(others)
 
 
@@ -43,6 +46,16 @@ def test_facts_survive_json():
     table = json.loads(json.dumps(compiling.to_json(facts)))
     assert len(table["collectives"]) == 2
     assert compiling.from_json(table) == facts
+
+
+def test_groups_of_operations_are_cached_and_not_shipped():
+    copy = Operation("copy.1", "copies", 5, 10, "copy", "f32[8]")
+    groups = Operations({"copies": 5}, (copy,), (replace(copy, cycles=0, count=2),))
+    facts = compiling.Compiled(Program(9, 1, 3, ()), 1.0, 2.0, 3, 4.0, 5.0, {"libtpu": "x"}, "key", groups)
+    shipped = compiling.to_json(facts)
+    assert "operations" not in shipped
+    cached = json.loads(json.dumps({**shipped, "operations": asdict(groups)}))
+    assert compiling.from_json(cached) == facts
 
 
 def test_the_compilers_complaint_about_memory_is_understood():

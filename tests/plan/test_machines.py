@@ -1,6 +1,10 @@
 """Pods by name, and mistakes that lead to the nearest pod that exists."""
 
 import re
+import subprocess
+import sys
+import tomllib
+from importlib import resources
 from itertools import pairwise
 
 import pytest
@@ -66,3 +70,17 @@ def test_usual_sizes_exist_and_grow(name):
     pods = usual_sizes(CHIPS[name])
     assert [parse_pod(str(pod)) for pod in pods] == pods
     assert all(a.chips < b.chips for a, b in pairwise(pods))
+
+
+def test_every_figure_of_a_machine_names_its_source():
+    tables = tomllib.loads(resources.files("podium.plan").joinpath("machines.toml").read_text())
+    for name, table in tables.items():
+        sources = table.pop("source")
+        assert set(sources) == set(table), name
+        assert all(isinstance(source, str) and source for source in sources.values())
+
+
+@pytest.mark.parametrize("module", ["machines", "hlo", "operations", "peer"])
+def test_what_is_pure_needs_no_jax(module):
+    code = f"import sys, podium.plan.{module}; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

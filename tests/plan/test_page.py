@@ -40,7 +40,7 @@ def test_the_picture_has_a_dot_for_every_row_inside_every_panel(key):
 
 
 def test_the_page_needs_no_network_and_names_what_does_not_fit(tmp_path):
-    files = page.write(_rows("chips"), tmp_path, "a <title>", "podium plan --topology v3:4x4,v3:8x8")
+    files = page.write(_rows("chips"), tmp_path, title="a <title>", command="podium plan --topology v3:4x4,v3:8x8")
     text = (tmp_path / "sweep.html").read_text()
     assert {file.name for file in files} == {"sweep.html", "sweep.svg", "sweep.json"}
     assert not re.search(r"(src|href)\s*=", text)
@@ -66,4 +66,4 @@ def test_the_directory_is_made_and_left_empty(tmp_path):
 def test_what_stands_in_the_way_of_a_file_is_one_line(tmp_path):
     (tmp_path / "sweep.html").mkdir()
     with pytest.raises(UserError, match="could not be written: Is a directory; give another --out"):
-        page.write(_rows("chips"), tmp_path, "title", "command")
+        page.write(_rows("chips"), tmp_path, title="title", command="command")

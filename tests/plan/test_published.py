@@ -7,10 +7,11 @@ import pytest
 
 from podium.errors import UserError
 from podium.plan import libtpu as compiling
-from podium.plan import plan, published
+from podium.plan import published
 from podium.plan.estimate import CONSTANTS
+from podium.plan.gradient_sum import is_two_colour_2d
 from podium.plan.machines import parse_pod
-from podium.plan.plan import is_two_colour_2d, make_plan
+from podium.plan.plan import plan_compiled
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def test_the_compiler_sums_the_papers_gradients_in_two_colours():
     assert is_two_colour_2d(largest)
     assert largest.bytes > 100e6
     point = next(point for point in published.POINTS if point.name == "paper")
-    plan = make_plan(point.recipe, parse_pod(point.topology), compiled_earlier=facts)
+    plan = plan_compiled(point.recipe, parse_pod(point.topology), facts)
     assert plan.gradients.two_colour_2d
     assert "the paper's two-colour 2-D algorithm" in plan.gradients.words
     assert plan.fits
@@ -66,7 +67,7 @@ def test_a_fresh_check_compiles_every_point_again_and_keeps_that(monkeypatch, tm
         asked.append((recipe.name, fresh))
         return replace(shipped[recipe.name], versions={"libtpu": "new"})
 
-    monkeypatch.setattr(plan, "compiled", compiled)
+    monkeypatch.setattr(compiling, "compiled", compiled)
     results = published.check(lambda stage: None, fresh=True)
     assert asked == [(point.name, True) for point in published.POINTS]
     assert {result.compiled_with for result in results} == {"libtpu new"}

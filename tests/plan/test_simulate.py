@@ -6,40 +6,41 @@ from hypothesis import strategies as st
 
 from podium.plan import collective_time as cost
 from podium.plan.hlo import Collective
-from podium.plan.machines import parse_pod
+from podium.plan.machines import Link, parse_pod
 from podium.plan.simulate import ALGORITHMS, simulate
 
-_MESSAGE, _LINK, _HOP = 102e6, 70e9, 1e-6
+_MESSAGE, _LINK = 102e6, Link(70e9, 1e-6)
+_FREE = Link(70e9, 0.0)  # without latency
 
 
 def _closed(name: str, shape: tuple[int, int]) -> float:
     if name == "ring":
-        return cost.ring_seconds(shape[0] * shape[1], _MESSAGE, _LINK, _HOP)
-    return cost.torus_seconds(shape, _MESSAGE, _LINK, _HOP, colours=2 if name == "two-colour" else 1)
+        return cost.ring_seconds(shape[0] * shape[1], _MESSAGE, _LINK)
+    return cost.torus_seconds(shape, _MESSAGE, _LINK, colours=2 if name == "two-colour" else 1)
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (4, 4), (8, 8), (32, 32)])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_square_torus_takes_what_the_closed_form_says(name, shape):
-    assert simulate(ALGORITHMS[name], shape, _MESSAGE, _LINK, _HOP).seconds == pytest.approx(_closed(name, shape))
+    assert simulate(ALGORITHMS[name], shape, _MESSAGE, link=_LINK).seconds == pytest.approx(_closed(name, shape))
 
 
 @pytest.mark.parametrize(("name", "milliseconds"), [("2-D", 1.58), ("two-colour", 0.85)])
 def test_the_papers_pod(name, milliseconds):
-    assert simulate(ALGORITHMS[name], (32, 32), _MESSAGE, _LINK, _HOP).seconds == pytest.approx(
+    assert simulate(ALGORITHMS[name], (32, 32), _MESSAGE, link=_LINK).seconds == pytest.approx(
         milliseconds * 1e-3, rel=0.01
     )
 
 
 def test_two_colours_keep_all_links_busy():
-    assert simulate(ALGORITHMS["two-colour"], (8, 8), _MESSAGE, _LINK, 0.0).link_use == pytest.approx(1.0)
+    assert simulate(ALGORITHMS["two-colour"], (8, 8), _MESSAGE, link=_FREE).link_use == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (8, 8), (16, 16)])
 def test_without_wrap_links_it_takes_twice_as_long(shape):
     routes = ALGORITHMS["two-colour"]
-    wrapped = simulate(routes, shape, _MESSAGE, _LINK, _HOP).seconds
-    assert simulate(routes, shape, _MESSAGE, _LINK, _HOP, (False, False)).seconds == pytest.approx(
+    wrapped = simulate(routes, shape, _MESSAGE, link=_LINK).seconds
+    assert simulate(routes, shape, _MESSAGE, link=_LINK, wraps=(False, False)).seconds == pytest.approx(
         2 * wrapped, rel=0.02
     )
 
@@ -50,8 +51,8 @@ def test_an_oblong_open_torus_scales_as_a_square_one(shape):
     then costs what the busiest link carries, and no link carries a message twice."""
     ring = ALGORITHMS["ring"]
     for side in ((4, 4), shape):
-        wrapped = simulate(ring, side, _MESSAGE, _LINK, 0.0).seconds
-        assert simulate(ring, side, _MESSAGE, _LINK, 0.0, (False, False)).seconds == pytest.approx(wrapped)
+        wrapped = simulate(ring, side, _MESSAGE, link=_FREE).seconds
+        assert simulate(ring, side, _MESSAGE, link=_FREE, wraps=(False, False)).seconds == pytest.approx(wrapped)
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (4, 6), (8, 4)])
@@ -59,7 +60,7 @@ def test_ways_back_along_both_axes_add_their_own_hops(shape):
     """Where only latency counts, opening both axes costs what opening each of them costs, and no more."""
 
     def seconds(*wraps: bool) -> float:
-        return simulate(ALGORITHMS["ring"], shape, 1e-3, _LINK, 1.0, wraps).seconds
+        return simulate(ALGORITHMS["ring"], shape, 1e-3, link=Link(70e9, 1.0), wraps=wraps).seconds
 
     closed = seconds(True, True)
     extra = seconds(False, True) - closed, seconds(True, False) - closed
@@ -70,7 +71,7 @@ def test_on_the_multipod_one_colour_beats_two():
     """128×32 with the long axis open: the second colour would send half of the data over the open axis first. The TPU
     compiler chooses one colour there as well."""
     seconds = {
-        name: simulate(ALGORITHMS[name], (128, 32), _MESSAGE, _LINK, _HOP, (False, True)).seconds
+        name: simulate(ALGORITHMS[name], (128, 32), _MESSAGE, link=_LINK, wraps=(False, True)).seconds
         for name in ("2-D", "two-colour")
     }
     assert seconds["2-D"] < seconds["two-colour"]
@@ -86,26 +87,26 @@ def test_on_the_multipod_one_colour_beats_two():
 def test_no_schedule_beats_its_bounds(name, shape, wraps, hop):
     """Every node must send 2(N−1)/N of the message over at most four links, and opening an axis never helps."""
     nodes = shape[0] * shape[1]
-    found = simulate(ALGORITHMS[name], shape, _MESSAGE, _LINK, hop, wraps)
+    found = simulate(ALGORITHMS[name], shape, _MESSAGE, link=Link(70e9, hop), wraps=wraps)
     links = sum(2 if length > 2 else 1 for length in shape)
-    bound = 2 * (nodes - 1) / nodes * _MESSAGE / _LINK / links
+    bound = 2 * (nodes - 1) / nodes * _MESSAGE / _LINK.bandwidth / links
     assert found.seconds >= bound * (1 - 1e-9)
-    assert found.seconds >= simulate(ALGORITHMS[name], shape, _MESSAGE, _LINK, hop).seconds * (1 - 1e-9)
+    assert found.seconds >= simulate(ALGORITHMS[name], shape, _MESSAGE, link=Link(70e9, hop)).seconds * (1 - 1e-9)
     assert 0 < found.link_use <= 1 + 1e-9
 
 
+_SQUARE = [[cost.Ring(8), cost.Ring(8)]] * 2
+
+
 def test_phases_agree_with_the_torus_form_where_both_hold():
-    rings, open_axes = ((8, 8), (8, 8)), ((False, False),) * 2
-    phases = cost.phases_seconds(rings, open_axes, 2, _MESSAGE, _LINK, _HOP)
-    assert phases == pytest.approx(cost.torus_seconds((8, 8), _MESSAGE, _LINK, _HOP, colours=2))
+    phases = cost.phases_seconds(_SQUARE, _MESSAGE, _LINK)
+    assert phases == pytest.approx(cost.torus_seconds((8, 8), _MESSAGE, _LINK, colours=2))
 
 
 def test_an_open_torus_costs_twice_the_bandwidth_and_the_same_latency():
-    rings = ((8, 8), (8, 8))
-    ring, line = (
-        cost.phases_seconds(rings, ((is_open,) * 2,) * 2, 2, _MESSAGE, _LINK, 0.0) for is_open in (False, True)
-    )
-    assert line == pytest.approx(2 * ring)
+    line = [[cost.Ring(8, is_open=True)] * 2] * 2
+    closed, opened = (cost.phases_seconds(rings, _MESSAGE, _FREE) for rings in (_SQUARE, line))
+    assert opened == pytest.approx(2 * closed)
 
 
 def test_gpu_nodes_share_their_way_out():
@@ -115,11 +116,9 @@ def test_gpu_nodes_share_their_way_out():
 
 
 def test_a_pincer_takes_half_the_hops_and_the_same_bytes():
-    rings, closed = ((8, 8), (8, 8)), ((False, False),) * 2
-    around, halfway = (
-        cost.phases_seconds(rings, closed, 2, _MESSAGE, _LINK, 1.0, halfway=meets) for meets in (False, True)
-    )
-    wire = cost.phases_seconds(rings, closed, 2, _MESSAGE, _LINK, 0.0)
+    slow = Link(70e9, 1.0)
+    around, halfway = (cost.phases_seconds(_SQUARE, _MESSAGE, slow, halfway=meets) for meets in (False, True))
+    wire = cost.phases_seconds(_SQUARE, _MESSAGE, _FREE)
     assert around - wire == pytest.approx(2 * 14)
     assert halfway - wire == pytest.approx(2 * 8)
 

@@ -3,7 +3,8 @@ types.
 """
 
 import shlex
-from dataclasses import asdict, fields
+from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from rich.console import Console
@@ -19,7 +20,7 @@ from podium.recipe.reading import load_recipe
 from podium.recipe.schema import Recipe
 
 # The options that each way of planning heeds.
-_OF_EVERY_PLAN = ("recipe", "set", "topology", "analytic")
+_OF_EVERY_PLAN = ("recipe", "set", "topology", "counted")
 _HEEDED = {
     "--check": ("check", "fresh"),
     "--fit batch": (*_OF_EVERY_PLAN, "fit"),
@@ -37,19 +38,27 @@ def run(options: PlanOptions, sets: tuple[str, ...], console: Console) -> dict[s
     if options.check:
         return _check(options.fresh, console)
     recipe = load_recipe(options.recipe, (*sets, *(f"batch_global={batch}" for batch in batches[:1])))
+    planners = _planners(options, recipe, console)
     if options.fit == "pod":
         name = options.topology.partition(":")[0]
         chip = CHIPS[name] if name in CHIPS else parse_pod(options.topology).chip
-        return _one(search.smallest_pod(recipe, chip, options.minutes, *_planners(options, recipe, console)), console)
+        return _one(search.smallest_pod(recipe, chip, planners, minutes=options.minutes), console)
     pods = [parse_pod(text) for text in topologies]
     if not pods:
         raise UserError("--topology is empty; write for example --topology v3:32x32")
     if options.fit == "batch":
-        return _one(search.largest_batch(recipe, pods[0], *_planners(options, recipe, console)), console)
-    if several:
-        return _sweep(options, sets, recipe, pods, batches, console)
-    planned, _ = _planners(options, recipe, console)
-    return _one(planned(recipe, pods[0]), console)
+        return _one(search.largest_batch(recipe, pods[0], planners), console)
+    if not several:
+        return _one(planners.as_asked(recipe, pods[0]), console)
+    if options.out:
+        page.make_directory(options.out)
+    rows = search.scaling(recipe, pods, batches, planner=planners.as_asked)
+    report.show_sweep(rows, console)
+    if options.out:
+        title = f"{recipe.name}: {rows[0]['topology']} to {rows[-1]['topology']}"
+        files = page.write(rows, options.out, title=title, command=_command(options, sets))
+        console.print(f"written: {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+    return {"rows": rows}
 
 
 def _refuse_idle(options: PlanOptions, sets: tuple[str, ...], several: bool) -> None:
@@ -65,18 +74,19 @@ def _refuse_idle(options: PlanOptions, sets: tuple[str, ...], several: bool) -> 
         raise UserError(f"{fit} starts from one --topology and one --batch, and several were given; give one of each")
 
 
-def _planners(options: PlanOptions, recipe: Recipe, console: Console) -> tuple[search.Planner, search.Planner]:
-    """One that plans as asked for, and one that counts, for a search's first guess; both with this machine's input."""
-    rate = decode_rate.measure(recipe.data)
+def _planners(options: PlanOptions, recipe: Recipe, console: Console) -> search.Planners:
+    """One that plans as asked for, and one that counts, for a search's first guess; both with this machine's input,
+    which is measured when the first plan is made."""
+    rate = cache(lambda: decode_rate.measure(recipe.data))
 
-    def planned(recipe: Recipe, pod: Pod) -> Plan:
+    def as_asked(recipe: Recipe, pod: Pod) -> Plan:
         with report.progress(console, str(pod)) as stage:
-            return make_plan(recipe, pod, stage, cpu_images_per_second=rate, compile_step=not options.analytic)
+            return make_plan(recipe, pod, stage, cpu_images_per_second=rate(), compile_step=not options.counted)
 
     def counted(recipe: Recipe, pod: Pod) -> Plan:
-        return make_plan(recipe, pod, cpu_images_per_second=rate, compile_step=False)
+        return make_plan(recipe, pod, cpu_images_per_second=rate(), compile_step=False)
 
-    return planned, counted
+    return search.Planners(as_asked, counted)
 
 
 def _one(plan: Plan, console: Console) -> dict[str, Any]:
@@ -85,45 +95,18 @@ def _one(plan: Plan, console: Console) -> dict[str, Any]:
     return {**plan.to_json(), "schedules": simulated}
 
 
-def _sweep(
-    options: PlanOptions,
-    sets: tuple[str, ...],
-    recipe: Recipe,
-    pods: list[Pod],
-    batches: list[int],
-    console: Console,
-) -> dict[str, Any]:
-    if options.out:
-        page.make_directory(options.out)
-    planned, _ = _planners(options, recipe, console)
-    rows = search.scaling(recipe, pods, batches, planned)
-    report.show_sweep(rows, console)
+def _command(options: PlanOptions, sets: tuple[str, ...]) -> str:
+    """What was typed, for the page."""
     command = f"podium plan --recipe {shlex.quote(options.recipe)} --topology {options.topology}"
     command += f" --batch {options.batch}" if options.batch else ""
-    command += "".join(f" --set {shlex.quote(text)}" for text in sets) + (" --analytic" if options.analytic else "")
-    if options.out:
-        title = f"{recipe.name}: {rows[0]['topology']} to {rows[-1]['topology']}"
-        files = page.write(rows, options.out, title, command)
-        console.print(f"written: {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
-    return {"rows": rows}
+    return command + "".join(f" --set {shlex.quote(text)}" for text in sets) + (" --counted" if options.counted else "")
 
 
 def _check(fresh: bool, console: Console) -> dict[str, Any]:
     with report.progress(console, "published results") as stage:
-        results = published.check(stage, fresh)
-    summary = published.summary(results)
-    report.show_check(results, summary, console)
-    points = [
-        {
-            **asdict(result.point),
-            "fitted": result.fitted,
-            "predicted": result.predicted,
-            "error": result.error,
-            "compiled_with": result.compiled_with,
-        }
-        for result in results
-    ]
-    return {"points": points, **summary}
+        found = published.check(stage, fresh=fresh)
+    report.show_check(found, console)
+    return published.to_json(found)
 
 
 def _numbers(text: str) -> list[int]:

@@ -13,7 +13,7 @@ class PlanOptions:
     """The pod: CHIP:XxY or CHIP:XxYxZ (v2 v3 v4 v5e v5p v6e), or GPUs as CHIP:NODESx8 (v100 a100 h100). Several, with
     commas between them, make a sweep."""
     batch: str = ""
-    """Another global batch than the recipe's; several, with commas, make a sweep."""
+    """A different global batch; several, with commas between them, make a sweep."""
     fit: Literal["", "batch", "pod"] = ""
     """batch: the largest batch that fits the pod. pod: the smallest pod of this chip that trains within --minutes."""
     minutes: float = 10.0
@@ -21,8 +21,8 @@ class PlanOptions:
     check: bool = False
     """Hold the planner against published results."""
     fresh: bool = False
-    """With --check: compile every point again, and keep that."""
-    analytic: bool = False
-    """Count the step's work, compile nothing: seconds, not minutes, and rougher."""
+    """With --check: compile every point again (an hour), and keep the result."""
+    counted: bool = False
+    """Count the step's work instead of compiling it: seconds, not minutes, and rougher."""
     out: Path | None = None
     """Write a sweep as sweep.html, sweep.svg and sweep.json into this directory."""

@@ -1,57 +1,55 @@
-"""Closed forms of what a collective costs on a torus or a GPU cluster: α seconds per hop, B bytes/s per link one way.
-Every form is 2 × (reduce-scatter), since the all-gather goes back the same way. `links` simulates the same schedules
-link by link, and the tests hold the two together; `model` prices what the compiler chose with `compiled_seconds`.
+"""Closed forms of what a collective costs on a torus or a GPU cluster, by a link's seconds per hop and bytes/s one way.
+Every form is 2 × (reduce-scatter), since the all-gather goes back the same way. `simulate` plays the same schedules
+link by link, and the tests hold the two together; `estimate` prices what the compiler chose with `compiled_seconds`.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from podium.plan.hlo import Collective
-from podium.plan.machines import Pod
+from podium.plan.machines import Link, Pod
 
 OPEN_AXIS_FACTOR = 2.0  # an axis without wrap-around links sends every ring's last hop back over the whole line
 
 
-def ring_seconds(nodes: int, message_bytes: float, link_bandwidth: float, hop_seconds: float) -> float:
+@dataclass(frozen=True)
+class Ring:
+    """What one colour does in one phase: rings of so many cores, along an axis that is closed or open."""
+
+    length: int
+    is_open: bool = False
+
+
+def ring_seconds(nodes: int, message_bytes: float, link: Link) -> float:
     """One ring through all nodes, one direction."""
-    return 2 * (nodes - 1) * (hop_seconds + message_bytes / nodes / link_bandwidth)
+    return 2 * (nodes - 1) * (link.hop_seconds + message_bytes / nodes / link.bandwidth)
 
 
-def torus_seconds(
-    shape: tuple[int, ...],
-    message_bytes: float,
-    link_bandwidth: float,
-    hop_seconds: float,
-    colours: int = 1,
-) -> float:
-    """Axis by axis in both directions. A colour takes an equal share of the message, and each starts with another axis:
-    with as many colours as axes, all links are at work. Exact where all axes are equally long."""
+def torus_seconds(shape: tuple[int, ...], message_bytes: float, link: Link, *, colours: int = 1) -> float:
+    """Axis by axis in both directions. A colour takes an equal share of the message, and each starts with a different
+    axis: with as many colours as axes, all links are at work. Exact where all axes are equally long."""
     nodes = math.prod(shape)
-    latency = 2 * sum(length - 1 for length in shape) * hop_seconds
-    return latency + 2 * (nodes - 1) / nodes * message_bytes / (2 * colours * link_bandwidth)
+    latency = 2 * sum(length - 1 for length in shape) * link.hop_seconds
+    return latency + 2 * (nodes - 1) / nodes * message_bytes / (2 * colours * link.bandwidth)
 
 
 def phases_seconds(
-    rings: tuple[tuple[int, ...], ...],
-    open_axes: tuple[tuple[bool, ...], ...],
-    directions: int,
-    message_bytes: float,
-    link_bandwidth: float,
-    hop_seconds: float,
-    halfway: bool = False,
+    colours: Sequence[Sequence[Ring]], message_bytes: float, link: Link, *, directions: int = 2, halfway: bool = False
 ) -> float:
-    """Like `torus_seconds` for rings of unequal length, some without wrap-around. `rings[c][p]` is the length of colour
-    c's rings in phase p; a phase ends when its slowest colour does. Both directions carry half of the data all around a
+    """Like `torus_seconds` for rings of unequal length, some without wrap-around: `colours[c][p]` are colour c's rings
+    in phase p, and a phase ends when its slowest colour does. Both directions carry half of the data all around a
     ring, as Podium's do, or all of it `halfway`, where they meet: the same bytes in half the hops."""
-    left = [message_bytes / len(rings)] * len(rings)
+    left = [message_bytes / len(colours)] * len(colours)
     seconds = 0.0
-    for phase in range(len(rings[0])):
+    for phase in range(len(colours[0])):
         of_colours = []
-        for colour, lengths in enumerate(rings):
-            length = lengths[phase]
-            factor = OPEN_AXIS_FACTOR if open_axes[colour][phase] and length > 2 else 1.0
-            wire = factor * left[colour] * (length - 1) / length / directions / link_bandwidth
+        for colour, rings in enumerate(colours):
+            length, is_open = rings[phase].length, rings[phase].is_open
+            factor = OPEN_AXIS_FACTOR if is_open and length > 2 else 1.0
+            wire = factor * left[colour] * (length - 1) / length / directions / link.bandwidth
             hops = length // 2 if halfway else length - 1
-            of_colours.append(2 * (hops * hop_seconds + wire))
+            of_colours.append(2 * (hops * link.hop_seconds + wire))
             left[colour] /= length
         seconds += max(of_colours)
     return seconds
@@ -71,29 +69,28 @@ def all_reduce_seconds(pod: Pod, message_bytes: float, hop_seconds: float) -> fl
     if pod.chip.is_gpu:
         return cluster_seconds(pod, message_bytes, hop_seconds)
     axes = range(len(pod.shape))
-    orders = [[(first + k) % len(axes) for k in axes] for first in axes]
-    rings = tuple(tuple(pod.shape[axis] * (pod.chip.cores if axis == 0 else 1) for axis in order) for order in orders)
-    open_axes = tuple(tuple(not pod.wraps[axis] for axis in order) for order in orders)
-    return phases_seconds(rings, open_axes, 2, message_bytes, pod.chip.link_bandwidth, hop_seconds)
+    along = [Ring(pod.shape[k] * (pod.chip.cores if k == 0 else 1), not pod.wraps[k]) for k in axes]
+    colours = [[along[(first + k) % len(axes)] for k in axes] for first in axes]
+    return phases_seconds(colours, message_bytes, pod.chip.link(hop_seconds))
 
 
 def compiled_seconds(collective: Collective, pod: Pod, hop_seconds: float) -> float:
     """What the compiler's choice costs by the closed forms; a reduce-scatter or an all-gather is half an all-reduce."""
+    link = pod.chip.link(hop_seconds)
     if collective.kind == "collective-permute":
-        return hop_seconds + collective.bytes / pod.chip.link_bandwidth
-    bandwidth = pod.chip.link_bandwidth
+        return hop_seconds + collective.bytes / link.bandwidth
     share = 1.0 if collective.kind == "all-reduce" else 0.5
     if collective.emitter == "SinglePhaseRingSumEmitter":
         # Small messages go around once, each core adding what comes by; nothing is scattered and gathered again.
-        return share * (collective.cores - 1) * (hop_seconds + collective.whole_bytes / (2 * bandwidth))
+        return share * (collective.cores - 1) * (hop_seconds + collective.whole_bytes / (2 * link.bandwidth))
     # Assumed from its name: the two directions of a pincer meet halfway.
     one_way = collective.strategy.startswith("UniDirection")
     halfway = "Pincer" in collective.emitter and not one_way
-    rings = collective.rings or ((collective.cores,),)
-    inside_tile = len(collective.axes_of_colours) != len(rings)  # neighbours, whose ring closes without wrap-around
-    open_axes = tuple(tuple(not inside_tile and not _wraps(ring, pod) for ring in of_colour) for of_colour in rings)
+    lengths = collective.rings or ((collective.cores,),)
+    inside_tile = len(collective.axes_of_colours) != len(lengths)  # neighbours, whose ring closes without wrap-around
+    colours = [[Ring(ring, not inside_tile and not _wraps(ring, pod)) for ring in phases] for phases in lengths]
     directions = 1 if one_way else 2
-    return share * phases_seconds(rings, open_axes, directions, collective.whole_bytes, bandwidth, hop_seconds, halfway)
+    return share * phases_seconds(colours, collective.whole_bytes, link, directions=directions, halfway=halfway)
 
 
 def _wraps(ring: int, pod: Pod) -> bool:

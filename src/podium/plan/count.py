@@ -8,24 +8,36 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
+
+from podium.mesh import build_mesh
 from podium.plan.machines import Chip
 from podium.recipe.schema import Recipe
+from podium.recipe.torus import Shape, Torus
+from podium.step.programs import batch_shapes, build_step
+
+
+class Product(NamedTuple):
+    """One convolution or matrix product."""
+
+    flops: float
+    bytes: float  # in and out
 
 
 @dataclass(frozen=True)
 class Work:
     """One core's share of one step."""
 
-    products: tuple[tuple[float, float], ...]  # (FLOPs, bytes in and out) of every convolution and matrix product
+    products: tuple[Product, ...]
     parameters: int
     activation_bytes: int
     norms: int  # batch-norm layers
 
     @property
     def flops(self) -> float:
-        return sum(flops for flops, _ in self.products)
+        return sum(product.flops for product in self.products)
 
     @property
     def gradient_bytes(self) -> int:
@@ -50,8 +62,8 @@ def count(recipe: Recipe, batch_per_core: int) -> Work:
         return first + (batch_per_core - 1) * (second - first)
 
     products = tuple(
-        (at(flops_1, flops_2), at(bytes_1, bytes_2))
-        for (flops_1, bytes_1), (flops_2, bytes_2) in zip(one.products, two.products, strict=True)
+        Product(at(first.flops, second.flops), at(first.bytes, second.bytes))
+        for first, second in zip(one.products, two.products, strict=True)
     )
     return Work(products, one.parameters, round(at(one.activation_bytes, two.activation_bytes)), one.norms)
 
@@ -71,12 +83,6 @@ def _of_one_core(recipe: Recipe, batch: int) -> Recipe:
 
 @lru_cache(maxsize=8)
 def _trace(recipe: Recipe) -> Work:
-    import jax
-
-    from podium.mesh import build_mesh
-    from podium.recipe.torus import Shape, Torus
-    from podium.step.programs import batch_shapes, build_step
-
     mesh = build_mesh(Torus(Shape(1, 1)), jax.devices()[:1])
     step = build_step(recipe, mesh)
     state = jax.eval_shape(step.init)
@@ -102,7 +108,7 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
                     yield from _equations(inner)
 
 
-def _product(equation: Any) -> tuple[float, float]:
+def _product(equation: Any) -> Product:
     lhs, rhs = (variable.aval for variable in equation.invars)
     out = equation.outvars[0].aval
     if equation.primitive.name == "dot_general":
@@ -112,7 +118,7 @@ def _product(equation: Any) -> tuple[float, float]:
         numbers = equation.params["dimension_numbers"]
         # A dilated input is mostly zeros that nobody multiplies.
         inner = rhs.size / rhs.shape[numbers.rhs_spec[0]] / math.prod(equation.params["lhs_dilation"])
-    return 2.0 * out.size * inner, float(sum(map(_bytes, (lhs, rhs, out))))
+    return Product(2.0 * out.size * inner, float(sum(map(_bytes, (lhs, rhs, out)))))
 
 
 def _bytes(array: Any) -> int:

@@ -1,15 +1,16 @@
-"""Step time from compiled or counted work: compute + what is not hidden of gradient summation, batch-norm exchange and
-weight update, or the input where hosts cannot keep up; and from it images/s and the time to train. There is one set of
-constants for every chip and pod. Each figure carries its origin: measured here, compiled, modelled or assumed.
+"""Estimates a step's time from compiled or counted work: compute + what is not hidden of gradient summation, batch-norm
+exchange and weight update, or the input where hosts cannot keep up; and from it images/s and the time to train. There
+is one set of constants for every chip and pod. Each figure carries its origin: measured here, compiled, modelled or
+assumed.
 """
 
 import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from podium.plan import collective_time as cost
+from podium.plan import collective_time
 from podium.plan.count import Work
-from podium.plan.hlo import Collective
+from podium.plan.hlo import Collective, Program
 from podium.plan.libtpu import Compiled
 from podium.plan.machines import CHIPS, Chip, Pod
 from podium.recipe.schema import Recipe
@@ -25,8 +26,8 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True)
 class Constants:
-    """The model's free numbers. `published.fit` finds the first two on half of the published results; the others are
-    assumptions."""
+    """What the estimate cannot know. `published.fit` finds the first two on half of the published results; the others
+    are assumptions."""
 
     cycle_factor: float = 0.86  # real cycles for each that the compiler estimates, on a v3
     common_memory_gain: float = 1.63  # how much faster the memory of a chip with CMEM is than its HBM alone
@@ -43,7 +44,7 @@ CONSTANTS = Constants()
 
 
 def bytes_per_cycle(chip: Chip) -> float:
-    """Of memory bandwidth, for each of the tensor cores that share it."""
+    """What the memory moves in a cycle for each of the tensor cores that share it."""
     assert chip.clock_hz
     return chip.memory_bandwidth / chip.clock_hz / (chip.cores * chip.tensor_cores)
 
@@ -79,27 +80,29 @@ class Estimate:
     train_seconds: float
     limit: str  # the largest part
 
+    def seconds_of(self, name: str) -> float:
+        """The part of that name."""
+        return next(part.seconds for part in self.parts if part.name == name)
+
 
 def estimate(
     recipe: Recipe,
     pod: Pod,
-    work: Work | None,
-    compiled: Compiled | None,
-    images_per_second_per_cpu_core: float | None = None,
+    facts: Compiled | Work,
+    *,
+    cpu_images_per_second: float | None = None,
     constants: Constants = CONSTANTS,
 ) -> Estimate:
-    """`compiled` decides where it is there; `work` otherwise."""
-    if compiled is not None and pod.chip.clock_hz:
-        parts = _compiled_parts(pod, compiled, pod.chip.clock_hz, constants)
-    elif work is not None:
-        parts = _counted_parts(recipe, pod, work, constants)
+    """The run of `recipe` on `pod`, by what was compiled or counted of its step. Without a rate at which one CPU core
+    decodes, input is left out."""
+    if isinstance(facts, Compiled):
+        parts = _compiled_parts(pod, facts.program, constants)
     else:
-        raise ValueError("an estimate needs compiled or counted work")
+        parts = _counted_parts(recipe, pod, facts, constants)
     device_seconds = sum(part.seconds for part in parts)
     input_seconds = 0.0
-    if images_per_second_per_cpu_core:
-        per_host = recipe.batch_global / pod.hosts
-        input_seconds = per_host / (images_per_second_per_cpu_core * pod.chip.host_cores)
+    if cpu_images_per_second:
+        input_seconds = recipe.batch_global / pod.hosts / (cpu_images_per_second * pod.chip.host_cores)
     step_seconds = max(device_seconds, input_seconds)
     steps_per_epoch = recipe.data.train_images / recipe.batch_global
     training = recipe.epochs * steps_per_epoch * step_seconds
@@ -107,7 +110,6 @@ def estimate(
     steps_per_evaluation = math.ceil(recipe.data.validation_images / recipe.batch_global)
     evaluation_seconds = steps_per_evaluation * max(forward, input_seconds) * evaluations(recipe)
     warmup_seconds = constants.warmup_epochs * steps_per_epoch * step_seconds
-    images = recipe.epochs * recipe.data.train_images
     limit = max(parts, key=lambda part: part.seconds).name if input_seconds <= device_seconds else "input"
     return Estimate(
         parts=parts,
@@ -115,7 +117,7 @@ def estimate(
         input_seconds=input_seconds,
         step_seconds=step_seconds,
         images_per_second=recipe.batch_global / step_seconds,
-        images_per_second_evaluated=images / (training + evaluation_seconds),
+        images_per_second_evaluated=recipe.epochs * recipe.data.train_images / (training + evaluation_seconds),
         evaluation_seconds=evaluation_seconds,
         warmup_seconds=warmup_seconds,
         train_seconds=warmup_seconds + training + evaluation_seconds,
@@ -132,23 +134,28 @@ def is_gradient_sum(collective: Collective, pod: Pod) -> bool:
     return collective.cores == pod.cores or collective.kind == "collective-permute"
 
 
-def _compiled_parts(pod: Pod, compiled: Compiled, clock_hz: float, constants: Constants) -> tuple[Part, ...]:
-    program = compiled.program
-    gain = constants.common_memory_gain if pod.chip.common_memory else 1.0
-    second_per_cycle = constants.cycle_factor / clock_hz * V3_BYTES_PER_CYCLE / bytes_per_cycle(pod.chip) / gain
+def second_per_cycle(chip: Chip, constants: Constants) -> float:
+    """Seconds for one of the compiler's estimated cycles."""
+    assert chip.clock_hz
+    gain = constants.common_memory_gain if chip.common_memory else 1.0
+    return constants.cycle_factor / chip.clock_hz * V3_BYTES_PER_CYCLE / bytes_per_cycle(chip) / gain
+
+
+def exposed_seconds(collective: Collective, pod: Pod, constants: Constants) -> float:
+    """What a collective takes beyond the work that is scheduled between its start and its end."""
+    whole = collective_time.compiled_seconds(collective, pod, constants.hop_seconds)
+    return max(0.0, whole - collective.overlapped_cycles * second_per_cycle(pod.chip, constants))
+
+
+def _compiled_parts(pod: Pod, program: Program, constants: Constants) -> tuple[Part, ...]:
+    seconds = second_per_cycle(pod.chip, constants)
     unpriced = program.unpriced_bytes / (pod.chip.memory_bandwidth / pod.chip.cores)
-    compute = (program.cycles - program.update_cycles) * second_per_cycle + unpriced
+    compute = (program.cycles - program.update_cycles) * seconds + unpriced
     gradient = [c for c in program.collectives if is_gradient_sum(c, pod)]
     norm = [c for c in program.collectives if not is_gradient_sum(c, pod)]
 
     def exposed(collectives: list[Collective]) -> float:
-        return sum(
-            max(
-                0.0,
-                cost.compiled_seconds(c, pod, constants.hop_seconds) - c.overlapped_cycles * second_per_cycle,
-            )
-            for c in collectives
-        )
+        return sum(exposed_seconds(c, pod, constants) for c in collectives)
 
     return (
         Part("compute", compute, Origin.COMPILED, f"{program.cycles - program.update_cycles:,} cycles"),
@@ -156,7 +163,7 @@ def _compiled_parts(pod: Pod, compiled: Compiled, clock_hz: float, constants: Co
         Part("batch-norm exchange", exposed(norm), Origin.MODELLED, f"α-β on {len(norm)} compiled collectives"),
         Part(
             "weight update",
-            program.update_cycles * second_per_cycle,
+            program.update_cycles * seconds,
             Origin.COMPILED,
             f"{program.update_cycles:,} cycles behind the gradient sum",
         ),
@@ -181,7 +188,9 @@ def _counted_parts(recipe: Recipe, pod: Pod, work: Work, constants: Constants) -
         ),
         Part(
             "gradient summation",
-            cost.all_reduce_seconds(pod, work.gradient_bytes, constants.hop_seconds) if pod.cores > 1 else 0.0,
+            collective_time.all_reduce_seconds(pod, work.gradient_bytes, constants.hop_seconds)
+            if pod.cores > 1
+            else 0.0,
             Origin.MODELLED,
             f"α-β, {work.gradient_bytes / 1e6:.0f} MB",
         ),

@@ -1,12 +1,12 @@
 """Reads what the TPU compiler says about a program: cycles, collectives and their algorithms, from the text of a
 compiled HLO module. The text lists the entry computation in the order in which it runs, so what stands between an
 asynchronous collective's start and its end is what can hide it, and what stands after the gradient sum is the weight
-update. It knows nothing of chips or clocks; `model` turns cycles and bytes into seconds.
+update. It knows nothing of chips or clocks; `estimate` turns cycles and bytes into seconds.
 """
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4, "f64": 8}
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
@@ -49,49 +49,94 @@ class Program:
     collectives: tuple[Collective, ...]
 
 
+@dataclass(frozen=True)
+class Instruction:
+    """One line of a computation."""
+
+    name: str
+    type: str
+    opcode: str
+    rest: str  # operands, attributes and metadata
+
+    @property
+    def cycles(self) -> int | None:
+        """None: the compiler gives no price."""
+        found = _CYCLES.search(self.rest)
+        return int(found[1]) if found else None
+
+    @property
+    def operands(self) -> list[str]:
+        return re.findall(r"%([\w.\-]+)", self.rest.split(")", 1)[0])
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ends what an asynchronous start began."""
+        return self.opcode.endswith("-done")
+
+    @property
+    def calls(self) -> str | None:
+        found = re.search(r"calls=%?([\w.\-]+)", self.rest)
+        return found[1] if found else None
+
+    @property
+    def op_name(self) -> str:
+        found = re.search(r'op_name="([^"]*)"', self.rest)
+        return found[1] if found else ""
+
+
+def entry_instructions(text: str) -> list[Instruction]:
+    """The entry computation of a compiled module, in the order in which it runs."""
+    lines = text[text.index("\nENTRY ") :].splitlines()
+    return [Instruction(**found.groupdict()) for line in lines if (found := _INSTRUCTION.match(line))]
+
+
 def read_program(text: str) -> Program:
     """The entry computation of a compiled module."""
-    lines = text[text.index("\nENTRY ") :].splitlines()
-    instructions = [found for line in lines if (found := _INSTRUCTION.match(line))]
-    bytes_of = {found["name"]: _bytes(found["type"]) for found in instructions}
+    instructions = entry_instructions(text)
+    sizes = {instruction.name: array_bytes(instruction.type) for instruction in instructions}
     cycles, unpriced_bytes = 0, 0
     collectives: list[Collective] = []
-    ends: list[int] = []  # the cycle at which each collective ends
-    started: dict[str, int] = {}  # the collective's number and the cycle at which it started, by instruction
-    began: dict[str, int] = {}
-    for found in instructions:
-        opcode, rest = found["opcode"], found["rest"]
-        kind = next((kind for kind in _COLLECTIVES if opcode.startswith(kind)), None)
-        if kind and opcode.endswith("-done"):
-            name = _operands(rest)[0]
-            if name in started:
-                number = started[name]
-                collectives[number] = _with_overlap(collectives[number], cycles - began[name])
-                ends[number] = cycles
-        elif kind:
-            if opcode.endswith("-start"):
-                started[found["name"]], began[found["name"]] = len(collectives), cycles
-            collectives.append(_collective(kind, opcode, found["type"], rest))
-            ends.append(cycles)
-        elif (priced := _CYCLES.search(rest)) is not None:
-            cycles += int(priced[1])
-        elif opcode in _UNPRICED:
-            unpriced_bytes += bytes_of[found["name"]] + sum(bytes_of.get(name, 0) for name in _operands(rest))
-    return Program(cycles, cycles - _summed_at(collectives, ends, cycles), unpriced_bytes, tuple(collectives))
+    started: dict[str, tuple[int, int]] = {}  # by instruction: the collective's number, the cycle at which it started
+    for instruction in instructions:
+        if is_collective(instruction):
+            if instruction.is_done:
+                number, began = started[instruction.operands[0]]
+                collectives[number] = replace(collectives[number], overlapped_cycles=cycles - began)
+                continue
+            if instruction.opcode.endswith("-start"):
+                started[instruction.name] = len(collectives), cycles
+            collectives.append(_collective(instruction))
+        elif (priced := instruction.cycles) is not None:
+            cycles += priced
+        elif instruction.opcode in _UNPRICED:
+            unpriced_bytes += sizes[instruction.name] + sum(sizes.get(name, 0) for name in instruction.operands)
+    behind = instructions[last_gradient_sum(instructions) + 1 :]
+    update_cycles = sum(i.cycles or 0 for i in behind if not is_collective(i))
+    return Program(cycles, update_cycles, unpriced_bytes, tuple(collectives))
 
 
-def _summed_at(collectives: list[Collective], ends: list[int], cycles: int) -> int:
-    """The cycle at which the last large sum ends. Gradients may be summed in several buckets; what is less than half of
-    the largest is metrics, statistics or norms of weights."""
-    sizes = [c.whole_bytes if c.kind in ("all-reduce", "reduce-scatter") else 0 for c in collectives]
-    large = [end for size, end in zip(sizes, ends, strict=True) if size > 0 and 2 * size >= max(sizes)]
-    return max(large, default=cycles)
+def is_collective(instruction: Instruction) -> bool:
+    return instruction.opcode.startswith(_COLLECTIVES)
 
 
-def _collective(kind: str, opcode: str, type_text: str, rest: str) -> Collective:
-    size = _bytes(type_text)
-    if opcode.endswith("-start") and kind != "all-reduce":
-        size = _bytes(type_text) - sum(map(_bytes, _operand_types(type_text)))
+def last_gradient_sum(instructions: list[Instruction]) -> int:
+    """Where the last large sum ends: what stands behind is the weight update. Gradients may be summed in several
+    buckets; what is less than half of the largest is metrics, statistics or norms of weights."""
+    sizes = {
+        k: _collective(instruction).whole_bytes
+        for k, instruction in enumerate(instructions)
+        if instruction.opcode.startswith(("all-reduce", "reduce-scatter")) and not instruction.is_done
+    }
+    large = {instructions[k].name for k, size in sizes.items() if size > 0 and 2 * size >= max(sizes.values())}
+    ends = [k for k, i in enumerate(instructions) if i.name in large or (i.is_done and i.operands[0] in large)]
+    return ends[-1] if ends else len(instructions)
+
+
+def _collective(instruction: Instruction) -> Collective:
+    kind = next(kind for kind in _COLLECTIVES if instruction.opcode.startswith(kind))
+    rest, size = instruction.rest, array_bytes(instruction.type)
+    if instruction.opcode.endswith("-start") and kind != "all-reduce":
+        size -= sum(map(array_bytes, _operand_types(instruction.type)))
     strategy = re.search(r'"strategy":"(\w+)"', rest)
     emitter = re.search(r'"emitter":"(\w+)"', rest)
     debug = re.search(r"colors:(\d+) phases:(\d+) cores:((?:\{[\d ]+\},?)+)", rest)
@@ -109,12 +154,8 @@ def _collective(kind: str, opcode: str, type_text: str, rest: str) -> Collective
     )
 
 
-def _with_overlap(collective: Collective, cycles: int) -> Collective:
-    return Collective(**{**vars(collective), "overlapped_cycles": cycles})
-
-
 def _operand_types(type_text: str) -> list[str]:
-    """Of the tuple (operands, results, …) that an asynchronous start gives: the operands."""
+    """The operands in the tuple (operands, results, …) that an asynchronous start gives."""
     nested = re.match(r"\(\((?P<many>.*?)\), |\((?P<one>[^,(]*\[[\d,]*\][^,]*(?:,[^,\[]*)*?), ", type_text)
     return [nested["many"] or nested["one"]] if nested else []
 
@@ -129,11 +170,7 @@ def _group_cores(rest: str) -> int:
     return listed[1].count(",") + 1 if listed else 1
 
 
-def _operands(rest: str) -> list[str]:
-    return re.findall(r"%([\w.\-]+)", rest.split(")", 1)[0])
-
-
-def _bytes(type_text: str) -> int:
+def array_bytes(type_text: str) -> int:
     return sum(
         _BYTES[dtype] * math.prod(int(d) for d in dims.split(",") if d) for dtype, dims in _ARRAY.findall(type_text)
     )

@@ -1,6 +1,6 @@
-"""Compiled facts about a recipe on a pod: from the cache, or by compiling in a worker process with libtpu. The key is
-everything that decides the program: the recipe, the pod, the versions and Podium's own sources of the step. Without
-libtpu nothing here fails; `compiled` gives None and the plan goes on with the analytic part.
+"""Compiled facts about a step on a pod, a recipe's or a peer's: from the cache, or compiled in a worker process with
+libtpu. The key is everything that decides the program: the recipe, the pod, the versions and the sources of the step.
+Without libtpu nothing here fails; `compiled` gives None, and the plan counts instead.
 """
 
 import hashlib
@@ -21,6 +21,8 @@ from podium.host.files import write_atomic
 from podium.host.paths import cache_directory
 from podium.plan.hlo import Collective, Program
 from podium.plan.machines import Pod
+from podium.plan.operations import Operations, operations_from_json
+from podium.plan.peer import Peer
 from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
 
@@ -34,13 +36,12 @@ _ENVIRONMENT = {
     "TPU_STDERR_LOG_LEVEL": "3",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # no device is opened, so two plans need not wait for each other
 }
-_PROGRAM_SOURCES = (
-    "models/*.py",
-    "optim/*.py",
-    "reduce/*.py",
-    "step/*.py",
-    "mesh.py",
-)
+# What decides the program besides its settings, and what reads it. A module that moves must move here as well.
+_STEP_SOURCES = ("models/*.py", "optim/*.py", "reduce/*.py", "step/*.py", "mesh.py")
+_PEER_SOURCES = ("plan/peer_step.py", "mesh.py")
+_READERS = ("plan/hlo.py", "plan/operations.py")
+
+Stage = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Compiled:
     trace_seconds: float
     versions: dict[str, str]
     key: str
+    operations: Operations | None = None  # by groups; left out of what is shipped
     earlier: bool = False  # read from a cache, not compiled now
 
 
@@ -92,31 +94,40 @@ def versions() -> dict[str, str]:
     return {"jax": metadata.version("jax"), "libtpu": libtpu_version() or "none", "flax": metadata.version("flax")}
 
 
-def key_of(recipe: Recipe, pod: Pod) -> str:
-    parts = [to_dict(program_recipe(recipe)), str(pod), versions(), _sources_hash()]
+def key_of(program: Recipe | Peer, pod: Pod) -> str:
+    sources = _PEER_SOURCES if isinstance(program, Peer) else _STEP_SOURCES
+    parts = [_settings(program), str(pod), versions(), _hash(sources), _hash(_READERS)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
 def compiled(
-    recipe: Recipe, pod: Pod, stage: Callable[[str], None], text_file: Path | None = None, fresh: bool = False
+    program: Recipe | Peer, pod: Pod, stage: Stage, *, text_file: Path | None = None, fresh: bool = False
 ) -> Compiled | None:
-    """None without libtpu or for GPUs; `fresh` compiles whatever the cache has. Raises DoesNotFit where the compiler
-    runs out of memory."""
+    """None without libtpu or for GPUs; `fresh` compiles whatever the cache has, and `text_file` gets the compiler's own
+    text. Raises DoesNotFit where the compiler runs out of memory."""
     if libtpu_version() is None or pod.chip.is_gpu:
         return None
-    key = key_of(recipe, pod)
+    key = key_of(program, pod)
     file = cache_directory() / "plan" / f"{key}.json"
     if not fresh and text_file is None and file.exists():
         answer, earlier = json.loads(file.read_text()), True
     else:
-        answer, earlier = _run_worker(recipe, pod, stage, text_file), False
+        answer, earlier = _run_worker(program, pod, stage, text_file), False
         if "result" in answer or answer.get("out_of_memory"):
             _write(file, answer)
     if "result" in answer:
         return replace(from_json({"versions": versions(), "key": key, **answer["result"]}), earlier=earlier)
     if memory := answer.get("out_of_memory"):
         raise DoesNotFit(memory["needed"], memory["limit"] or pod.chip.memory_bytes_per_core)
-    raise UserError(f"the TPU compiler refused {recipe.name} on {pod}: {_first_line(answer['failed'])}")
+    name = "the peer" if isinstance(program, Peer) else program.name
+    raise UserError(f"the TPU compiler refused {name} on {pod}: {_first_line(answer['failed'])}")
+
+
+def _settings(program: Recipe | Peer) -> dict[str, Any]:
+    """What a worker is told, in JSON types."""
+    if isinstance(program, Peer):
+        return {"peer": asdict(program)}
+    return {"recipe": to_dict(program_recipe(program))}
 
 
 def from_json(table: dict[str, Any]) -> Compiled:
@@ -127,13 +138,14 @@ def from_json(table: dict[str, Any]) -> Compiled:
         tuple(_collective(entry) for entry in table["collectives"] for _ in range(entry.get("count", 1))),
     )
     names = ("flops", "bytes_accessed", "memory_bytes", "compile_seconds", "trace_seconds", "versions", "key")
-    return Compiled(program, **{name: table[name] for name in names})
+    operations = operations_from_json(table["operations"]) if "operations" in table else None
+    return Compiled(program, operations=operations, **{name: table[name] for name in names})
 
 
 def to_json(compiled: Compiled) -> dict[str, Any]:
     """Plain JSON types, equal collectives told once with their count; `from_json` gives the same facts back."""
-    table = asdict(compiled)
-    del table["earlier"]
+    table = asdict(replace(compiled, operations=None))
+    del table["earlier"], table["operations"]
     counts = Counter(compiled.program.collectives)
     collectives = [{**asdict(collective), "count": count} for collective, count in counts.items()]
     return {**table.pop("program"), **table, "collectives": collectives}
@@ -144,9 +156,10 @@ def _collective(entry: dict[str, Any]) -> Collective:
     return Collective(**{name: value for name, value in entry.items() if name != "count"} | tuples)
 
 
-def _run_worker(recipe: Recipe, pod: Pod, stage: Callable[[str], None], text_file: Path | None) -> dict[str, Any]:
+def _run_worker(program: Recipe | Peer, pod: Pod, stage: Stage, text_file: Path | None) -> dict[str, Any]:
+    """Asks a process of its own, and returns its last word: a result, or why there is none."""
     request = {
-        "recipe": to_dict(program_recipe(recipe)),
+        **_settings(program),
         "topology": str(pod),
         "text_file": str(text_file) if text_file else None,
     }
@@ -174,14 +187,14 @@ def _run_worker(recipe: Recipe, pod: Pod, stage: Callable[[str], None], text_fil
             worker.wait()
         if not answer:
             errors.seek(0)
-            answer = {"failed": errors.read().strip().splitlines()[-1:] or [f"exit code {worker.returncode}"]}
-            answer["failed"] = answer["failed"][0]
+            last_words = errors.read().strip().splitlines()[-1:]
+            answer = {"failed": last_words[0] if last_words else f"exit code {worker.returncode}"}
     return answer
 
 
-def _sources_hash() -> str:
+def _hash(patterns: tuple[str, ...]) -> str:
     root = Path(str(resources.files("podium")))
-    files = sorted(file for pattern in _PROGRAM_SOURCES for file in root.glob(pattern))
+    files = sorted(file for pattern in patterns for file in root.glob(pattern))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

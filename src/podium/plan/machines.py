@@ -1,15 +1,27 @@
 """The machines that can be planned for: what a chip computes, holds and sends, and how chips are joined into a pod or a
-cluster. All of it is published data, and a plan marks what it takes from here as assumed. `parse_pod` reads
-`v3:32x32` or `a100:96x8` and answers a mistake with the nearest valid choice. Nothing here needs JAX.
+cluster. The figures stand in `machines.toml`, each with its source, and a plan marks what it takes from there as
+assumed. `parse_pod` reads `v3:32x32` or `a100:96x8` and answers a mistake with the nearest valid choice. Nothing here
+needs JAX.
 """
 
 import difflib
 import math
+import tomllib
 from dataclasses import dataclass
+from importlib import resources
+from typing import Any
 
 from podium.errors import UserError
 
-GIB = 2**30
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link between neighbours, one way."""
+
+    bandwidth: float  # bytes/s
+    hop_seconds: float
 
 
 @dataclass(frozen=True)
@@ -18,16 +30,15 @@ class Chip:
 
     name: str
     cores: int
-    clock_hz: float | None  # None: not published; FLOPs and bytes are then held against the peaks
     bf16_flops: float
     memory_bytes_per_core: int
     memory_bandwidth: float
-    axes: int  # of the torus; a GPU cluster has one, its nodes
     link_bandwidth: float  # bytes/s one way: of each torus link, or between the GPUs of a node
-    largest: tuple[int, ...]  # pod
+    largest: tuple[int, ...]  # pod; as many axes as its torus has, or (nodes, GPUs)
     wraps_from: int  # an axis has wrap-around links from this length on
     host_chips: int
     host_cores: int  # CPU cores that decode images
+    clock_hz: float | None = None  # None: not published; FLOPs and bytes are then held against the peaks
     node_bandwidth: float = 0.0  # bytes/s one way out of a whole GPU node
     tensor_cores: int = 1  # that run one program as one core
     common_memory: bool = False  # CMEM: 128 MB on the chip, between HBM and the cores
@@ -36,39 +47,19 @@ class Chip:
     def is_gpu(self) -> bool:
         return self.node_bandwidth > 0
 
+    def link(self, hop_seconds: float) -> Link:
+        return Link(self.link_bandwidth, hop_seconds)
 
-# Clock, FLOP/s, memory, links: Google's and NVIDIA's published figures. Where sources differ (v3 links: 70 to 100 GB/s;
-# v4: 45 to 50) the lower one stands. A v2 or v3 axis shorter than the pod's is taken to be open; the 128-long axis is
-# the MLPerf 0.7 multipod's, four pods side by side, and open as well.
-CHIPS = {
-    chip.name: chip
-    for chip in (
-        Chip("v2", 2, 700e6, 46e12, 8 * GIB, 700e9, 2, 62e9, (16, 16), 16, 4, 96),
-        Chip("v3", 2, 940e6, 123e12, 16 * GIB, 900e9, 2, 70e9, (128, 32), 32, 4, 96),
-        Chip(
-            "v4",
-            1,
-            1050e6,
-            275e12,
-            32 * GIB,
-            1200e9,
-            3,
-            45e9,
-            (16, 16, 24),
-            4,
-            4,
-            240,
-            tensor_cores=2,
-            common_memory=True,
-        ),
-        Chip("v5e", 1, 1500e6, 197e12, 16 * GIB, 819e9, 2, 45e9, (16, 16), 16, 4, 112),
-        Chip("v5p", 1, None, 459e12, 95 * GIB, 2765e9, 3, 90e9, (16, 20, 28), 4, 4, 208, tensor_cores=2),
-        Chip("v6e", 1, None, 918e12, 32 * GIB, 1638e9, 2, 90e9, (16, 16), 16, 4, 180),
-        Chip("v100", 1, None, 125e12, 32 * GIB, 900e9, 1, 150e9, (1024, 8), 0, 8, 80, 50e9),
-        Chip("a100", 1, None, 312e12, 80 * GIB, 2039e9, 1, 300e9, (1024, 8), 0, 8, 256, 200e9),
-        Chip("h100", 1, None, 989e12, 80 * GIB, 3350e9, 1, 450e9, (1024, 8), 0, 8, 224, 400e9),
-    )
-}
+
+def _chip(name: str, table: dict[str, Any]) -> Chip:
+    """A table of machines.toml without its sources."""
+    figures = {key: value for key, value in table.items() if key != "source"}
+    memory = figures.pop("memory_gib_per_core") * _GIB
+    return Chip(name, memory_bytes_per_core=memory, **figures | {"largest": tuple(figures["largest"])})
+
+
+_TABLES = tomllib.loads(resources.files("podium.plan").joinpath("machines.toml").read_text())
+CHIPS = {name: _chip(name, table) for name, table in _TABLES.items()}
 
 
 @dataclass(frozen=True)
@@ -119,7 +110,7 @@ def parse_pod(text: str) -> Pod:
     chip = CHIPS[name]
     parts = shape_text.split("x")
     if not all(part.isdigit() and int(part) > 0 for part in parts) or len(parts) != len(chip.largest):
-        form = "NODESxGPUS" if chip.is_gpu else "x".join("XYZ"[: chip.axes])
+        form = "NODESxGPUS" if chip.is_gpu else "x".join("XYZ"[: len(chip.largest)])
         raise UserError(f"--topology {text!r} is not {name}:{form}; write for example {_example(chip)}")
     shape = tuple(map(int, parts))
     if chip.name == "v3" and sorted(shape, reverse=True) == list(shape[::-1]) and shape[0] < shape[1]:
@@ -145,11 +136,12 @@ def usual_sizes(chip: Chip) -> list[Pod]:
     """The usual slices of a chip's pod, smallest first: each axis doubles in turn; for a GPU, the number of nodes."""
     if chip.is_gpu:
         return [Pod(chip, (2**k, chip.host_chips)) for k in range(10)]
-    first = (2, 2, 1)[: chip.axes]
+    axes = len(chip.largest)
+    first = (2, 2, 1)[:axes]
     sizes = [first]
     while True:
         shape = sizes[-1]
-        grown = [k for k in range(chip.axes) if shape[k] * 2 <= chip.largest[k]]
+        grown = [k for k in range(axes) if shape[k] * 2 <= chip.largest[k]]
         if not grown:
             return [Pod(chip, shape) for shape in sizes]
         axis = min(grown, key=lambda k: (shape[k], -k))
@@ -157,5 +149,5 @@ def usual_sizes(chip: Chip) -> list[Pod]:
 
 
 def _example(chip: Chip) -> str:
-    lengths = (4, 8) if chip.is_gpu else (4, 4, 4)[: chip.axes]
+    lengths = (4, 8) if chip.is_gpu else (4, 4, 4)[: len(chip.largest)]
     return f"{chip.name}:{'x'.join(map(str, lengths))}"

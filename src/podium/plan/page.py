@@ -23,12 +23,12 @@ def make_directory(directory: Path) -> None:
             pass
 
 
-def write(rows: Sequence[dict[str, Any]], directory: Path, title: str, command: str) -> list[Path]:
+def write(rows: Sequence[dict[str, Any]], directory: Path, *, title: str, command: str) -> list[Path]:
     """sweep.svg, sweep.html and sweep.json in `directory`."""
     picture = draw(rows)
     files = {
         "sweep.svg": picture,
-        "sweep.html": _page(rows, picture, title, command),
+        "sweep.html": _page(rows, picture, title=title, command=command),
         "sweep.json": json.dumps({"command": command, "rows": list(rows)}, indent=1) + "\n",
     }
     with reporting(directory, "give another --out"):
@@ -82,7 +82,7 @@ def _percent(value: float) -> str:
     return f"{value * 100:.3g} %"
 
 
-def _page(rows: Sequence[dict[str, Any]], picture: str, title: str, command: str) -> str:
+def _page(rows: Sequence[dict[str, Any]], picture: str, *, title: str, command: str) -> str:
     head = [
         "pod",
         "chips",

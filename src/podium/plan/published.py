@@ -1,5 +1,5 @@
 """Holds the planner against the world: throughputs that others measured and published, planned with the very recipe,
-pod and batch. The model's two fitted constants are found on every second point and tested on the rest. The
+pod and batch. The two fitted constants are found on every second point and tested on the rest. The
 compilations are kept beside this file, so the check runs without libtpu and says when they were made.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from podium.errors import UserError
 from podium.plan import libtpu as compiling
 from podium.plan.estimate import CONSTANTS, Constants, estimate
+from podium.plan.libtpu import Stage
 from podium.plan.machines import parse_pod
-from podium.plan.plan import Stage, make_plan
 from podium.recipe.reading import load_recipe
 from podium.recipe.schema import Recipe
 
@@ -88,20 +88,21 @@ def keep(facts: dict[str, compiling.Compiled]) -> None:
     _KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def check(stage: Stage, fresh: bool = False, constants: Constants = CONSTANTS) -> list[Checked]:
+def check(stage: Stage, *, fresh: bool = False, constants: Constants = CONSTANTS) -> list[Checked]:
     """Every point, from the compilations at hand; `fresh` compiles them again with the libtpu that is installed."""
     if fresh and compiling.libtpu_version() is None:
         raise UserError("--fresh compiles, and libtpu is not installed; make install EXTRAS=plan brings it")
     earlier = kept()
     results = []
     for point in POINTS:
-        facts = None if fresh else earlier[point.name]
-        pod = parse_pod(point.topology)
-        plan = make_plan(point.recipe, pod, stage, compiled_earlier=facts, fresh=fresh, constants=constants)
-        version = plan.compiled.versions["libtpu"] if plan.compiled else "not compiled"
-        if fresh and plan.compiled:
-            earlier[point.name] = plan.compiled
-        results.append(Checked(point, is_fitted(point), plan.estimate.images_per_second_evaluated, f"libtpu {version}"))
+        recipe, pod = point.recipe, parse_pod(point.topology)
+        if fresh:
+            found = compiling.compiled(recipe, pod, stage, fresh=True)
+            assert found is not None  # libtpu is there, and no point is a GPU's
+            earlier[point.name] = found
+        facts = earlier[point.name]
+        planned = estimate(recipe, pod, facts, constants=constants).images_per_second_evaluated
+        results.append(Checked(point, is_fitted(point), planned, f"libtpu {facts.versions['libtpu']}"))
     if fresh:
         keep(earlier)
     return results
@@ -128,7 +129,7 @@ def fit(facts: dict[str, compiling.Compiled], points: Sequence[Point]) -> Consta
 
     def loss(factor: float, gain: float) -> float:
         constants = replace(CONSTANTS, cycle_factor=factor, common_memory_gain=gain)
-        estimates = [estimate(recipe, pod, None, of_point, None, constants) for recipe, pod, of_point in runs]
+        estimates = [estimate(recipe, pod, of_point, constants=constants) for recipe, pod, of_point in runs]
         ratios = [e.images_per_second_evaluated / p.images_per_second for e, p in zip(estimates, points, strict=True)]
         return float(np.square(np.log(ratios)).sum())
 
@@ -138,3 +139,17 @@ def fit(facts: dict[str, compiling.Compiled], points: Sequence[Point]) -> Consta
         best = np.array(min(((f, g) for f in axes[0] for g in axes[1]), key=lambda pair: loss(*pair)))
         low, high = best - (high - low) / 6, best + (high - low) / 6
     return replace(CONSTANTS, cycle_factor=float(best[0]), common_memory_gain=float(best[1]))
+
+
+def to_json(results: Sequence[Checked]) -> dict[str, Any]:
+    points = [
+        {
+            **vars(result.point),
+            "fitted": result.fitted,
+            "predicted": result.predicted,
+            "error": result.error,
+            "compiled_with": result.compiled_with,
+        }
+        for result in results
+    ]
+    return {"points": points, **summary(results)}

@@ -1,11 +1,11 @@
 """Many plans side by side: pods or batches in a row, the largest batch that fits a pod, the smallest pod that meets a
 time. Searches start where the count says and ask the compiler only about the neighbours, a compilation each, all
-cached. A `counter` plans without the compiler.
+cached.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from podium.errors import UserError
 from podium.plan.machines import Chip, Pod, usual_sizes
@@ -14,10 +14,19 @@ from podium.recipe.schema import Recipe
 from podium.recipe.torus import Shape, lay_out, valid_spans
 
 Planner = Callable[[Recipe, Pod], Plan]
+
+
+class Planners(NamedTuple):
+    """How to plan: `as_asked` may ask the compiler, `counted` never does."""
+
+    as_asked: Planner
+    counted: Planner
+
+
 _COMMUNICATION = ("gradient summation", "batch-norm exchange")
 
 
-def scaling(recipe: Recipe, pods: Sequence[Pod], batches: Sequence[int], planner: Planner) -> list[dict[str, Any]]:
+def scaling(recipe: Recipe, pods: Sequence[Pod], batches: Sequence[int], *, planner: Planner) -> list[dict[str, Any]]:
     """One row per pod and batch. Efficiency is images/s per chip, relative to the first row's."""
     rows: list[dict[str, Any]] = []
     for pod in pods:
@@ -38,29 +47,29 @@ def scaling(recipe: Recipe, pods: Sequence[Pod], batches: Sequence[int], planner
     return rows
 
 
-def largest_batch(recipe: Recipe, pod: Pod, planner: Planner, counter: Planner) -> Plan:
+def largest_batch(recipe: Recipe, pod: Pod, planners: Planners) -> Plan:
     """The plan with the most images per core that fits."""
     candidates = [batch for batch in _batches_per_core() if _divides(recipe, pod, batch)]
     if not candidates:
         valid = ", ".join(map(str, valid_spans(Shape(*pod.grid), recipe.batch_global)))
         raise UserError(f"no batch suits model.norm_span={recipe.model.norm_span} on {pod}; spans that do: {valid}")
 
-    def plan_at(k: int, plan: Planner = planner) -> Plan:
+    def plan_at(k: int, plan: Planner = planners.as_asked) -> Plan:
         return plan(replace(recipe, batch_global=candidates[k] * pod.cores), pod)
 
-    counted = _last_true(len(candidates), lambda k: plan_at(k, counter).fits)
+    counted = _last_true(len(candidates), lambda k: plan_at(k, planners.counted).fits)
     found = _climb(counted, len(candidates), lambda k: plan_at(k).fits)
     if found is None:
         smallest = plan_at(0)
         raise UserError(
             f"{recipe.name} does not fit {pod} even with {candidates[0]} images per core "
-            f"({smallest.memory_bytes / 2**30:.1f} of {smallest.memory_limit_bytes / 2**30:.0f} GiB); "
+            f"({smallest.memory.bytes / 2**30:.1f} of {smallest.memory.limit_bytes / 2**30:.0f} GiB); "
             f"use a smaller network or image"
         )
     return plan_at(found)
 
 
-def smallest_pod(recipe: Recipe, chip: Chip, minutes: float, planner: Planner, counter: Planner) -> Plan:
+def smallest_pod(recipe: Recipe, chip: Chip, planners: Planners, *, minutes: float) -> Plan:
     """The plan on the fewest chips that trains within `minutes`."""
     sizes = usual_sizes(chip)
     pods = [pod for pod in sizes if _divides(recipe, pod, recipe.batch_global / pod.cores)]
@@ -71,19 +80,19 @@ def smallest_pod(recipe: Recipe, chip: Chip, minutes: float, planner: Planner, c
             f"{recipe.model.norm_span}; use --batch {batches}"
         )
 
-    def too_slow(k: int, plan: Planner = planner) -> bool:
+    def too_slow(k: int, plan: Planner = planners.as_asked) -> bool:
         planned = plan(recipe, pods[k])
         return not planned.fits or planned.estimate.train_seconds > minutes * 60
 
-    counted = _last_true(len(pods), lambda k: too_slow(k, counter))
+    counted = _last_true(len(pods), lambda k: too_slow(k, planners.counted))
     slow = _climb(counted, len(pods), too_slow)
     if slow == len(pods) - 1:
-        fastest = planner(recipe, pods[-1]).estimate
+        fastest = planners.as_asked(recipe, pods[-1]).estimate
         raise UserError(
             f"no {chip.name} pod trains {recipe.name} within {minutes:g} minutes; the fastest, {pods[-1]}, takes "
-            f"{fastest.train_seconds / 60:.1f}, limited by {fastest.limit}; use a larger --batch or another chip"
+            f"{fastest.train_seconds / 60:.1f}, limited by {fastest.limit}; use a larger --batch or a different chip"
         )
-    return planner(recipe, pods[0 if slow is None else slow + 1])
+    return planners.as_asked(recipe, pods[0 if slow is None else slow + 1])
 
 
 def _batches_per_core() -> list[int]:

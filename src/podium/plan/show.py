@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from podium.plan.estimate import Origin
-from podium.plan.plan import Plan, Stage
-from podium.plan.published import Checked
+from podium.plan.libtpu import Stage
+from podium.plan.plan import Plan
+from podium.plan.published import Checked, summary
 from podium.report.terminal import duration
 
 _COLOURS = {Origin.MEASURED: "green", Origin.COMPILED: "cyan", Origin.MODELLED: "yellow", Origin.ASSUMED: "magenta"}
@@ -46,11 +47,11 @@ def show(plan: Plan, simulated: dict[str, dict[str, float]], console: Console) -
     )
     table = Table(box=None, show_header=False, padding=(0, 2))
     fits = "[green]fits[/]" if plan.fits else "[bold red]does not fit[/]"
-    share = plan.memory_bytes / plan.memory_limit_bytes
+    share = plan.memory.bytes / plan.memory.limit_bytes
     table.add_row(
         "memory per core",
-        f"{plan.memory_bytes / 2**30:.2f} of {plan.memory_limit_bytes / 2**30:.0f} GiB ({share:.0%}), {fits}",
-        marked(plan.memory_origin),
+        f"{plan.memory.bytes / 2**30:.2f} of {plan.memory.limit_bytes / 2**30:.0f} GiB ({share:.0%}), {fits}",
+        marked(plan.memory.origin),
     )
     for part in e.parts:
         table.add_row(
@@ -121,9 +122,9 @@ def show_sweep(rows: list[dict[str, Any]], console: Console) -> None:
         console.print(f"limited by input: {', '.join(starved)}", style="dim", highlight=False, soft_wrap=True)
 
 
-def show_check(results: list[Checked], summary: dict[str, Any], console: Console) -> None:
+def show_check(found: list[Checked], console: Console) -> None:
     table = _table("point", "pod", "batch", "published", "planned", "error", "for", "source")
-    for result in results:
+    for result in found:
         point = result.point
         table.add_row(
             point.name,
@@ -136,9 +137,9 @@ def show_check(results: list[Checked], summary: dict[str, Any], console: Console
             point.source,
         )
     _show_whole(table, console)
-    versions = sorted({result.compiled_with for result in results})
+    versions = sorted({result.compiled_with for result in found})
     console.print(f"images/s, evaluations included; compiled with {', '.join(versions)}", style="dim", highlight=False)
-    for name, of in summary.items():
+    for name, of in summary(found).items():
         console.print(
             f"{name} ({of['points']} points): median error {of['median_error']:.1%}, worst {of['worst_error']:.1%}",
             highlight=False,

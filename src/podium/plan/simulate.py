@@ -1,6 +1,6 @@
 """A link-level simulation of Podium's own schedules: every message waits for its data and for the sender's last
 message, shares each link of its way with the other messages of its tick, and takes one hop's latency per link; the
-result is when the last one arrives. It plays the very tables that `reduce.scheduled` runs, on a torus or, where an
+result is when the last one arrives. It plays the very tables that `reduce.routed` runs, on a torus or, where an
 axis has no wrap-around links, on a mesh whose last hop goes back over the whole line. It leaves out adding, memory
 and packets.
 """
@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from podium.plan.machines import Link
 from podium.reduce.routes import Grid, Routes, ring_routes, ticks, torus_routes
 
 _FORWARD, _BACKWARD = 0, 1
@@ -41,18 +42,27 @@ class _Wires:
     around_links: np.ndarray  # int [sum of around_hops]: those links, one message after the other
 
 
+@dataclass(frozen=True)
+class _Messages:
+    """What one route sends in one tick: from every node to node `to[node]`, each so many seconds of a link."""
+
+    paths: _Wires
+    to: np.ndarray  # int [nodes]
+    seconds: float
+
+
 def simulate(
     algorithm: Routes,
     shape: tuple[int, int],
     message_bytes: float,
-    link_bandwidth: float,
-    hop_seconds: float,
+    *,
+    link: Link,
     wraps: tuple[bool, bool] = (True, True),
 ) -> Simulated:
     """An all-reduce of `message_bytes` over rows × cols nodes; `wraps` says which axes (down, along) are rings."""
     rows, cols = shape
     routes = [ticks(grid) for grid in algorithm(rows, cols)]
-    row_seconds = message_bytes / len(routes) / (rows * cols) / link_bandwidth
+    row_seconds = message_bytes / len(routes) / (rows * cols) / link.bandwidth
     wires = _cached(partial(_wires, shape=shape, wraps=wraps))
     ready = [np.zeros(rows * cols) for _ in routes]  # when each node has what it sends next, by route
     busy = np.zeros(rows * cols * 4)  # for how long each link (node, axis, direction) sends
@@ -60,28 +70,24 @@ def simulate(
         for together in zip(*(route[::-1] if backwards else route for route in routes), strict=True):
             # A permutation's argsort is its inverse: the all-gather goes back along every link.
             targets = [np.argsort(tick.to) if backwards else tick.to for tick in together]
-            seconds = [tick.rows * row_seconds for tick in together]
-            _play([wires(to) for to in targets], targets, seconds, ready, busy, hop_seconds)
+            messages = [
+                _Messages(wires(to), to, tick.rows * row_seconds) for to, tick in zip(targets, together, strict=True)
+            ]
+            _play(messages, ready, busy, hop_seconds=link.hop_seconds)
     # No schedule ends before its busiest link does, however its messages of different ticks meet there.
     total = max(*(float(of_route.max()) for of_route in ready), float(busy.max()))
     return Simulated(total, float(busy.sum() / (np.count_nonzero(busy) * total)) if total else 0.0)
 
 
-def _play(
-    paths_of: list["_Wires"],
-    targets: list[np.ndarray],
-    seconds_of: list[float],
-    ready: list[np.ndarray],
-    busy: np.ndarray,
-    hop_seconds: float,
-) -> None:
+def _play(messages: list[_Messages], ready: list[np.ndarray], busy: np.ndarray, *, hop_seconds: float) -> None:
     """One tick of every route, which moves `ready` and `busy` on."""
     load = np.zeros_like(busy)
-    for paths, seconds in zip(paths_of, seconds_of, strict=True):
-        load[paths.direct_link] += seconds
-        np.add.at(load, paths.around_links, seconds)
+    for of_route in messages:
+        load[of_route.paths.direct_link] += of_route.seconds
+        np.add.at(load, of_route.paths.around_links, of_route.seconds)
     busy += load
-    for route, (paths, to) in enumerate(zip(paths_of, targets, strict=True)):
+    for route, of_route in enumerate(messages):
+        paths, to = of_route.paths, of_route.to
         sent, hops = ready[route].copy(), np.ones(to.size)
         sent[paths.direct] += load[paths.direct_link]
         if len(paths.around):
