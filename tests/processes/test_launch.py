@@ -22,7 +22,7 @@ def launched(tmp_path, small_data):
     """Starts `podium launch` of two processes on a run."""
     (tmp_path / "small.toml").write_text(
         RECIPE.replace("rate = 2.0", "rate = 0.2").replace(
-            "\nepochs = 2", '\nepochs = 20\nmax_lost_steps = 4\nreduce = "xla"'
+            "\nepochs = 2", '\nepochs = 10\nmax_lost_steps = 4\nreduce = "xla"'
         )
     )
 
@@ -75,7 +75,7 @@ def test_processes_that_are_stopped_and_killed_end_with_the_same_weights(launche
     assert "podium: process 1 of 2 was ended by SIGKILL; restarting (1 of 1)" in killed.err
     hashes = [json.loads(end.out.splitlines()[-1])["weights_hash"] for end in (whole, killed)]
     assert hashes[0] == hashes[1]
-    assert [line["step"] for line in metrics(run)] == list(range(1, 121))
+    assert [line["step"] for line in metrics(run)] == list(range(1, 61))
 
 
 def test_a_job_that_is_told_to_end_is_not_started_again(launched, tmp_path):

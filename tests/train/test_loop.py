@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 
 import numpy as np
 import pytest
@@ -39,6 +40,17 @@ def test_a_run_learns_and_tells(finished):
     assert [line["event"] for line in lines].count("train") == 24
     assert lines[-1]["accuracy"] == summary.accuracy
     assert list((run / "tensorboard").glob("events.out.tfevents.*"))
+
+
+def test_every_step_reports_its_own_learning_rate_and_epoch(finished):
+    """Six steps of warm-up from 0, then half a cosine over the other eighteen."""
+    _, _, heard = finished
+    progress = heard.of(events.Progress)
+    warm = [0.05 * k / 6 for k in range(6)]
+    decayed = [0.05 * (1 + math.cos(math.pi * k / 18)) / 2 for k in range(18)]
+    assert [p.metrics["learning_rate"] for p in progress] == pytest.approx(warm + decayed, rel=1e-5, abs=1e-9)
+    assert [p.epoch for p in progress] == pytest.approx([k / 6 for k in range(1, 25)])
+    assert [e.epoch for e in heard.of(events.Evaluated)] == [2.0, 4.0]
 
 
 def test_a_finished_run_evaluates_to_the_same_accuracy(finished):

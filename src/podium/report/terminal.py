@@ -84,6 +84,7 @@ class Terminal(events.Listener):
             self._bars = None
 
     def started(self, event: events.Started) -> None:
+        self.close()
         self._steps = event.steps
         self.console.print(
             f"[bold]{escape(event.recipe)}[/]: {event.train_images:,} images, {event.classes} classes, "

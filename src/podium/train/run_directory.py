@@ -153,7 +153,7 @@ def read(run: Path) -> RunInfo:
         about = json.loads((run / "run.json").read_text())
         recipe, changes = from_dict(about["recipe"]), tuple(about["changes"])
         return RunInfo(recipe, about["data"], about["data_hash"], tuple(about["classes"]), changes)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{run} holds no run (no readable run.json); give the --run directory of a training") from None
 
 

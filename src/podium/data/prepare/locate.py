@@ -42,9 +42,9 @@ def _demo(directory: Path, say: Callable[[str], None], progress: prepare.Progres
     def counted(indices: range) -> Iterator[tuple[bytes, int, str]]:
         nonlocal done
         for image in demo.images(_DEMO_SEED, indices):
-            yield image
             done += 1
             progress("demo images", done, total)
+            yield image
 
     with reporting(directory, "set XDG_CACHE_HOME to a different place"):
         directory.mkdir(parents=True, exist_ok=True)
