@@ -1,6 +1,6 @@
 """Maps devices onto a 2-D torus whose mesh axes are named once, here. A batch-norm tile (`recipe.torus`) is a block of
-sub-axes, so every collective in Podium names axes and none needs index groups. Nothing here looks at a recipe's other
-fields, and only `find_devices` touches JAX's runtime.
+sub-axes, so every collective in Podium names axes and none needs index groups. Only `find_devices` touches JAX's
+runtime.
 """
 
 import contextlib
@@ -16,7 +16,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from podium.errors import UserError
 from podium.host.accelerators import accelerator_files
 from podium.processes.join import process_count
-from podium.recipe.torus import Shape, Torus, most_square, parse_torus
+from podium.recipe.schema import Recipe
+from podium.recipe.torus import Shape, Torus, lay_out, most_square, parse_torus
 
 # (tile_row, row) runs down the torus, (tile_col, col) along it and (tile_lane, lane) over the devices of one place;
 # (row, col, lane) is the inside of one tile. In this order the devices of a tile are neighbours in the batch as well,
@@ -39,6 +40,17 @@ def build_mesh(torus: Torus, devices: Sequence[jax.Device]) -> Mesh:
     cut = [part for whole, tile in zip(torus.shape, torus.tile, strict=True) for part in (whole // tile, tile)]
     grid = np.asarray(devices, dtype=object).reshape(cut)
     return Mesh(grid.transpose(0, 2, 4, 1, 3, 5), AXES, axis_types=(jax.sharding.AxisType.Auto,) * len(AXES))
+
+
+def recipe_mesh(recipe: Recipe) -> Mesh:
+    """The mesh of `recipe.torus` over this program's devices, in which a batch-norm span is a tile of neighbours.
+
+    >>> from podium import load_recipe, recipe_mesh
+    >>> recipe_mesh(load_recipe("demo", ["torus=1x2"])).devices.size
+    2
+    """
+    shape, devices = find_devices(recipe.torus)
+    return build_mesh(lay_out(shape, recipe.batch_global, recipe.model.norm_span), devices)
 
 
 def pass_over_libtpu() -> None:

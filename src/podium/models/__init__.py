@@ -15,7 +15,14 @@ __all__ = ["DistributedBatchNorm", "NormFactory", "PooledResNet", "ResNet", "bui
 
 
 def build_norm(model: Model) -> NormFactory:
-    """The norm of a recipe, for a model of your own."""
+    """The norm of a recipe, for a model of your own: a function of the number of channels.
+
+    >>> from flax import nnx
+    >>> from podium import build_norm, load_recipe
+    >>> norm = build_norm(load_recipe("demo").model)
+    >>> norm(64, rngs=nnx.Rngs(0)).span
+    32
+    """
     return partial(DistributedBatchNorm, span=model.norm_span, momentum=model.norm_momentum, epsilon=model.norm_epsilon)
 
 

@@ -26,6 +26,14 @@ class DistributedBatchNorm(nnx.Module):
     The moving statistics are the mean over all spans of the span's mean and (biased) variance, which is what the
     network was trained with; the training step averages them over the chips together with the gradients, so they
     are the same on every chip and at every device count. Statistics are fp32 whatever the input's type.
+
+    >>> import jax
+    >>> from flax import nnx
+    >>> from podium import DistributedBatchNorm
+    >>> norm = DistributedBatchNorm(3, span=4, rngs=nnx.Rngs(0))
+    >>> y = norm(jax.random.normal(jax.random.key(0), (8, 5, 5, 3)))  # two spans of four examples
+    >>> [round(float(abs(span.mean())), 3) for span in (y[:4], y[4:])]
+    [0.0, 0.0]
     """
 
     def __init__(

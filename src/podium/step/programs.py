@@ -54,7 +54,18 @@ class Step:
 
 def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> Step:
     """Programs for `recipe` on `mesh`. `make_model(rngs)` replaces the recipe's network: an NNX module from normalised
-    images to logits, best built with `podium.models.build_norm(recipe.model)` as its norm."""
+    images to logits, best built with `podium.build_norm(recipe.model)` as its norm.
+
+    >>> from podium import Loader, build_step, load_recipe, recipe_mesh
+    >>> recipe = load_recipe("demo", ["epochs=2", "torus=1x2", "data.image_size=16"]).for_data(3, 96, 22)
+    >>> mesh = recipe_mesh(recipe)
+    >>> step = build_step(recipe, mesh)
+    >>> state = step.init()
+    >>> for batch in Loader("prepared", recipe, mesh).steps(2):
+    ...     state, metrics = step.train(state, {name: part[None] for name, part in batch.items()})
+    >>> int(state.step), metrics["loss"].shape  # the losses of a dispatch, here of one step
+    (2, (1,))
+    """
     network = build_network(recipe, mesh, make_model)
     training = Training(recipe, network, optim.build_schedule(recipe), build_update(recipe, mesh))
     evaluation = Evaluation(network)

@@ -54,6 +54,12 @@ def train_recipe(
     A `run` that was stopped resumes from its last checkpoint, or with `from_step` from an earlier one, and may then
     take a different course. `make_model(rngs)` trains a network of your own. A signal or `limits.max_minutes` ends
     the run early with a checkpoint and the exception `Stopped`.
+
+    >>> from podium import load_recipe, train_recipe
+    >>> recipe = load_recipe("demo", ["epochs=2", "torus=1x2", "data.image_size=16"])
+    >>> summary = train_recipe(recipe, data="prepared", run="runs/mine")
+    >>> summary.steps, 0 <= summary.accuracy <= 1
+    (3, True)
     """
     deadline = None if limits.max_minutes is None else time.monotonic() + 60 * limits.max_minutes
     listener = listener or events.Listener()

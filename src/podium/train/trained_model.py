@@ -52,17 +52,25 @@ class Trained:
         epoch = self.steps * trained.batch_global / trained.data.train_images
         return Evaluator(self.recipe, self.step, images)(self.state, self.steps, epoch)
 
-    def predict(self, files: Sequence[Path]) -> np.ndarray:
+    def predict(self, files: Sequence[str | Path]) -> np.ndarray:
         """Probabilities [file, class], from the same centre crop as in evaluation."""
         many = self.recipe.batch_global
         return np.concatenate([self._predict(files[k : k + many]) for k in range(0, len(files), many)])
 
-    def _predict(self, files: Sequence[Path]) -> np.ndarray:
-        return np.asarray(self.step.predict(self.state, _pixels(files, self.recipe.data)))
+    def _predict(self, files: Sequence[str | Path]) -> np.ndarray:
+        return np.asarray(self.step.predict(self.state, _pixels([Path(file) for file in files], self.recipe.data)))
 
 
 def open_run(run: str | Path, make_model: ModelFactory | None = None) -> Trained:
-    """The newest checkpoint of a run. A run of your own network needs its `make_model` again."""
+    """The newest checkpoint of a run. A run of your own network needs its `make_model` again.
+
+    >>> from podium import open_run
+    >>> trained = open_run("runs/mine")
+    >>> trained.evaluate().images
+    22
+    >>> trained.predict(["photos/red/0.jpg", "photos/blue/0.jpg"]).shape  # probabilities of each class
+    (2, 3)
+    """
     run = Path(run)
     info = run_directory.read(run)
     shape, devices = find_devices("auto")

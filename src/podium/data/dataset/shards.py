@@ -105,7 +105,15 @@ def write_split(directory: str | Path, split: str, images: Iterable[tuple[bytes,
 
 
 class ImageSet:
-    """One split, open for reading from any number of threads. Opening reads labels and sizes, no images."""
+    """One split, open for reading from any number of threads. Opening reads labels and sizes, no images.
+
+    >>> from podium import ImageSet
+    >>> images = ImageSet.open("prepared", "train")
+    >>> len(images), images.classes
+    (96, ('red', 'green', 'blue'))
+    >>> images.name(4), images.classes[images.labels[4]], bytes(images.image(4)[:2])  # a JPEG file, as it was
+    ('1/4.jpg', 'green', b'\\xff\\xd8')
+    """
 
     def __init__(self, directory: Path, manifest: Manifest, split: str) -> None:
         self.directory, self.split = directory, split
