@@ -49,7 +49,7 @@ def planned(images_per_second_per_cpu_core: float | None):
     program = Program(28_200_000, 940_000, 0, ())
     facts = Compiled(program, 1e12, 1e9, 2**30, 60.0, 5.0, {"libtpu": "test"}, "key")
     constants = Constants(cycle_factor=1.0, hop_seconds=0.0)
-    return estimate(RECIPE, POD, None, facts, images_per_second_per_cpu_core, constants)
+    return estimate(RECIPE, POD, facts, cpu_images_per_second=images_per_second_per_cpu_core, constants=constants)
 
 
 BATCHES_EVALUATED = 2 * 23  # 50,000 images are two batches of 32,768; 90 epochs, evaluated every fourth
@@ -82,5 +82,5 @@ def test_fewer_evaluations_take_less():
     rarely = replace(RECIPE, evaluate_every_epochs=45.0)
     program = Program(28_200_000, 940_000, 0, ())
     facts = Compiled(program, 1e12, 1e9, 2**30, 60.0, 5.0, {"libtpu": "test"}, "key")
-    e = estimate(rarely, POD, None, facts, None, Constants(cycle_factor=1.0, hop_seconds=0.0))
+    e = estimate(rarely, POD, facts, constants=Constants(cycle_factor=1.0, hop_seconds=0.0))
     assert e.evaluation_seconds == pytest.approx(2 * 2 * 0.029 / 3)

@@ -23,7 +23,7 @@ class UntilSix(events.Listener):
         self.notes.append(message)
 
     def progress(self, event):
-        self.losses[event.step] = event.loss
+        self.losses[event.step] = event.metrics["loss"]
         if event.step == 6:
             raise Crash
 
@@ -48,7 +48,7 @@ def test_a_variant_of_lars_does_not_read_the_others_momenta(small_data, tmp_path
     run = tmp_path / "run"
     whole = trained(small_data, run, "tf")
     same, other = (trained(small_data, run, variant, from_step=4) for variant in ("tf", "scaled_momentum"))
-    assert [any("momenta begin at zero" in note for note in heard.notes) for heard in (same, other)] == [False, True]
+    assert [any("momenta start at zero" in note for note in heard.notes) for heard in (same, other)] == [False, True]
     assert same.losses == {step: whole.losses[step] for step in (5, 6)}
     assert same.losses[5] == other.losses[5]  # of the same weights; what the momenta do shows a step later
     assert same.losses[6] != other.losses[6]
