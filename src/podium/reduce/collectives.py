@@ -1,5 +1,5 @@
 """What it means to sum over the devices of a torus: the axes, the contract every reduction keeps, and XLA's own. A
-`Reduction` is an object that the training step is given; `scheduled` has the others. All of them cut a buffer alike,
+`Reduction` is an object that the training step is given; `routed` has the others. All of them cut a buffer alike,
 so that sharded state can move from one to another: device d in the order (lane, y, x) owns the d-th of equal shards,
 the last padded with zeros. They run inside `jax.shard_map` on flat buffers and know nothing of gradients or
 optimizers."""
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from podium.reduce.replicated import replicated
+from podium.reduce.declare_replicated import declare_replicated
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Xla:
 
     def all_gather(self, shard: jax.Array, size: int) -> jax.Array:
         whole = lax.all_gather(varying(shard, self.axes), self.axes.all, tiled=True)
-        return replicated(whole[:size], self.axes.all)
+        return declare_replicated(whole[:size], self.axes.all)
 
     def sum_over_hosts(self, share: jax.Array) -> jax.Array:
         return lax.psum(varying(share, self.axes), self.axes.hosts)

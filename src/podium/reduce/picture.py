@@ -1,5 +1,5 @@
 """Draws a schedule as SVG: one panel per tick of the torus reduce-scatter, one arrow per message, in the colour of
-its route, labelled with the chunks it carries. It reads the same tables that `scheduled` runs, so the drawing in
+its route, labelled with the chunks it carries. It reads the same tables that `routed` runs, so the drawing in
 `docs/` cannot be of another algorithm: `python -m podium.reduce.picture 3 3 > docs/torus-schedule.svg`.
 """
 

@@ -1,4 +1,4 @@
-"""Runs a schedule on devices: each tick is one `ppermute` over all of them, each lane of a host going its own way.
+"""Runs routes on devices: each tick is one `ppermute` over all of them, each lane of a host going its own way.
 XLA:CPU runs collectives one after the other, so two permutations in opposite directions take twice the time of one; a
 single permutation in which lane 0 sends right, lane 1 left, lane 2 down and lane 3 up drives all links of a host at
 once. Rows are summed as they travel and never copied between ticks: what arrives is added to the own row and sent
@@ -12,12 +12,12 @@ import numpy as np
 from jax import lax
 
 from podium.reduce.collectives import TorusAxes, padded, permute, varying
-from podium.reduce.replicated import replicated
+from podium.reduce.declare_replicated import declare_replicated
 from podium.reduce.routes import Routes, Slot, ring_routes, slots, torus_routes
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class Routed:
     """A `Reduction` along `routes`.
 
     The lanes of a host sum among themselves first, and each carries its share. `pieces` cuts every message in parts,
@@ -31,12 +31,12 @@ class Scheduled:
 
     def all_reduce(self, flat: jax.Array) -> jax.Array:
         share = self._sum_over_hosts(self._lane_share(flat))
-        return replicated(self._gather_lanes(share)[: flat.size], self.axes.all)
+        return declare_replicated(self._gather_lanes(share)[: flat.size], self.axes.all)
 
     def sum_over_hosts(self, share: jax.Array) -> jax.Array:
         rows, cols, _ = self.axes.sizes()
         total = self._sum_over_hosts(padded(varying(share, self.axes), rows * cols))
-        return replicated(total[: share.size], self.axes.hosts)
+        return declare_replicated(total[: share.size], self.axes.hosts)
 
     def reduce_scatter(self, flat: jax.Array) -> jax.Array:
         share = self._lane_share(flat)
@@ -51,7 +51,7 @@ class Scheduled:
         rows, cols, _ = self.axes.sizes()
         chains = self._chains(shard.size * rows * cols)
         owned = [permute(shard[columns], self.axes, _reverse(slot.home)) for slot, columns in chains]
-        return replicated(self._gather_lanes(self._gather(owned))[:size], self.axes.all)
+        return declare_replicated(self._gather_lanes(self._gather(owned))[:size], self.axes.all)
 
     def _lane_share(self, flat: jax.Array) -> jax.Array:
         flat = padded(varying(flat, self.axes), self.axes.devices)
@@ -89,7 +89,7 @@ class Scheduled:
         return [part.take(_own(slot), device)[1][0] for part, (slot, _) in zip(held, chains, strict=True)]
 
     def _gather(self, owned: list[jax.Array]) -> jax.Array:
-        """The schedule backwards: every row goes back along the way its sum came."""
+        """The routes backwards: every row goes back along the way its sum came."""
         rows, cols, _ = self.axes.sizes()
         chains = self._chains(rows * cols * sum(row.size for row in owned))
         device = lax.axis_index(self.axes.all)
@@ -105,14 +105,14 @@ class Scheduled:
         return jnp.concatenate([part.table for part in held], axis=1).reshape(-1)
 
 
-def ring(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Scheduled:
+def ring(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Routed:
     """One ring through all hosts, in one direction."""
-    return Scheduled(axes, ring_routes, wire, pieces)
+    return Routed(axes, ring_routes, wire, pieces)
 
 
-def torus(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Scheduled:
+def torus(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Routed:
     """The paper's: two colours, two phases, both directions."""
-    return Scheduled(axes, torus_routes, wire, pieces)
+    return Routed(axes, torus_routes, wire, pieces)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Who sends which rows to whom at each tick: the reductions written down as NumPy tables, with no device in sight. A
 *route* numbers the nodes of a torus as a grid P×Q; a node sums along the first axis of its route, then along the
 second, always towards the next higher position. A ring, the two colours of the paper and both directions of each are
-nothing but different grids. `scheduled` runs these tables, `picture` draws them; played backwards they are the
+nothing but different grids. `routed` runs these tables, `picture` draws them; played backwards they are the
 all-gather."""
 
 from collections.abc import Callable

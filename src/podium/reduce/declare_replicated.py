@@ -1,7 +1,7 @@
-"""`replicated(x, axes)`: tells shard_map's type checker that x is equal on all devices along `axes`. JAX 0.10 proves
-that for psum, but a ppermute's result is device-varying whatever was sent, and `jax.lax.pcast` knows no way back from
-varying. Turning `check_vma` off for the whole step would also turn off the automatic psum of gradients and every
-other check; this primitive lowers to nothing and states the one fact that the contract tests prove for each
+"""`declare_replicated(x, axes)` tells shard_map's type checker that x is equal on all devices along `axes`. JAX 0.10
+proves that for psum, but a ppermute's result is device-varying whatever was sent, and `jax.lax.pcast` knows no way
+back from varying. Turning `check_vma` off for the whole step would also turn off the automatic psum of gradients and
+every other check; this primitive lowers to nothing and states the one fact that the contract tests prove for each
 collective. It defines no derivative: gradients are summed, not differentiated through."""
 
 import jax
@@ -12,7 +12,7 @@ _replicated_p = Primitive("podium_replicated")
 _replicated_p.def_impl(lambda x, *, axes: x)
 
 
-def replicated(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+def declare_replicated(x: jax.Array, axes: tuple[str, ...]) -> jax.Array:
     return _replicated_p.bind(x, axes=axes)
 
 
