@@ -37,8 +37,8 @@ def test_a_trajectory_agrees_with_numpy(name):
     rng = np.random.default_rng(0)
     params = {"kernel": rng.standard_normal((4, 5)), "bias": rng.standard_normal(5), "zero": np.zeros((3, 3))}
     momenta = {key: np.zeros_like(value) for key, value in params.items()}
-    ours, our_momenta = ({k: jnp.asarray(v, jnp.float32) for k, v in tree.items()} for tree in (params, momenta))
-    rule = optim.build_rule(RULES[name])
+    rule, ours = optim.build_rule(RULES[name]), {k: jnp.asarray(v, jnp.float32) for k, v in params.items()}
+    slots, norms = optim.zero_slots(rule, ours), optim.norms(ours)
     for step in range(5):
         gradients = {key: rng.standard_normal(value.shape) for key, value in params.items()}
         rate = 0.1 * (step + 1)  # a changing rate tells the LARS variants apart
@@ -47,10 +47,11 @@ def test_a_trajectory_agrees_with_numpy(name):
         }
         params, momenta = ({k: v[i] for k, v in theirs.items()} for i in (0, 1))
         gradients = {k: jnp.asarray(v, jnp.float32) for k, v in gradients.items()}
-        ours, our_momenta = optim.update(rule, ours, gradients, our_momenta, jnp.float32(rate))
+        new = optim.update(rule, ours, gradients, slots=slots, rate=jnp.float32(rate), weight_norms=norms)
+        ours, slots, norms = new.weights, new.slots, new.weight_norms
     for key in params:
         np.testing.assert_allclose(ours[key], params[key], rtol=2e-5, atol=1e-6)
-        np.testing.assert_allclose(our_momenta[key], momenta[key], rtol=2e-5, atol=1e-6)
+        np.testing.assert_allclose(slots["momentum"][key], momenta[key], rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -68,18 +69,37 @@ def test_a_trajectory_agrees_with_numpy(name):
 )
 def test_two_lars_steps_worked_by_hand(name, weights):
     rule = optim.build_rule(RULES[name])
-    w, m, g = jnp.array([[3.0, 4.0]]), jnp.zeros((1, 2)), jnp.array([[0.0, 1.0]])
+    w, g = [jnp.array([[3.0, 4.0]])], [jnp.array([[0.0, 1.0]])]
+    slots, norms = optim.zero_slots(rule, w), optim.norms(w)
     for _ in range(2):
-        (w,), (m,) = optim.update(rule, [w], [g], [m], jnp.float32(0.1))
-    np.testing.assert_allclose(w[0], weights, atol=2e-6)
+        new = optim.update(rule, w, g, slots=slots, rate=jnp.float32(0.1), weight_norms=norms)
+        w, slots, norms = new.weights, new.slots, new.weight_norms
+    np.testing.assert_allclose(w[0][0], weights, atol=2e-6)
+    # Of the second step: the trust ratio worked out above, and the weights that it ends with.
+    told = {"gradient_norm": 1.0, "weight_norm": np.linalg.norm(weights)}
+    told |= {"trust_ratio_min": 0.472522, "trust_ratio_max": 0.472522}
+    assert {key: float(value) for key, value in new.metrics.items()} == pytest.approx(told, rel=1e-5)
+    np.testing.assert_allclose(norms, np.linalg.norm(weights), rtol=1e-6)
 
 
 def test_batch_norm_and_biases_are_neither_decayed_nor_scaled():
     for settings in RULES.values():
-        ((w,), _) = optim.update(
-            optim.build_rule(settings), [jnp.full(3, 2.0)], [jnp.zeros(3)], [jnp.zeros(3)], jnp.float32(1.0)
-        )
-        np.testing.assert_array_equal(w, 2.0)
+        rule, w = optim.build_rule(settings), [jnp.full(3, 2.0)]
+        new = optim.update(
+            rule, w, [jnp.zeros(3)],
+            slots=optim.zero_slots(rule, w), rate=jnp.float32(1.0), weight_norms=optim.norms(w),
+        )  # fmt: skip
+        np.testing.assert_array_equal(new.weights[0], 2.0)
+
+
+def test_trust_ratios_are_told_of_kernels_alone():
+    rule = optim.build_rule(RULES["lars-tf"])
+    w = [jnp.full((2, 2), 2.0), jnp.full((1, 4), 4.0), jnp.full(4, 1e3)]
+    g = [jnp.full((2, 2), 1.0), jnp.full((1, 4), 1.0), jnp.full(4, 1.0)]
+    new = optim.update(rule, w, g, slots=optim.zero_slots(rule, w), rate=jnp.float32(0.1), weight_norms=optim.norms(w))
+    # trust = 0.1·‖w‖/(‖g‖ + 0.01·‖w‖): 0.4/2.04 and 0.8/2.08; the bias would have 200/22.
+    assert float(new.metrics["trust_ratio_min"]) == pytest.approx(0.4 / 2.04, rel=1e-5)
+    assert float(new.metrics["trust_ratio_max"]) == pytest.approx(0.8 / 2.08, rel=1e-5)
 
 
 def schedule(**section):

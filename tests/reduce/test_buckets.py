@@ -33,25 +33,6 @@ def test_unpack_undoes_pack_and_every_element_is_in_one_bucket(
         assert 4 * size <= bucket_bytes or len(nonempty) == 1
 
 
-@settings(deadline=None, max_examples=30)
-@given(shapes_=shapes, bucket_bytes=st.integers(4, 300), shards=st.integers(1, 5))
-def test_shards_are_equal_and_each_has_its_piece_of_every_leaf(
-    shapes_: list[tuple[int, ...]], bucket_bytes: int, shards: int
-) -> None:
-    tree = tree_of(shapes_)
-    buckets = plan_buckets(tree, bucket_bytes)
-    flats = buckets.pack(tree, shards)
-    jax.tree.map(np.testing.assert_array_equal, buckets.unpack(flats, shards), tree)
-    for shard in range(shards):
-        parts = [flat.reshape(shards, -1)[shard] for flat in flats]
-        pieces = buckets.unpack_shard(parts, shards)
-        for name, leaf in tree.items():
-            padded = np.append(leaf.reshape(-1), np.zeros(-leaf.size % shards, np.float32))
-            np.testing.assert_array_equal(pieces[name], np.split(padded, shards)[shard])
-        for packed, part in zip(buckets.pack_shard(pieces), parts, strict=True):
-            np.testing.assert_array_equal(packed, part)
-
-
 def test_a_leaf_comes_back_in_its_own_dtype() -> None:
     tree = {"a": jnp.ones((2, 3), jnp.bfloat16), "b": jnp.zeros(4, jnp.float32)}
     buckets = plan_buckets(tree, 1000)

@@ -110,12 +110,39 @@ def test_every_way_to_sum_and_update_gives_the_same_losses(on_one_chip, reduce, 
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
 
 
-def test_sharded_momenta_are_a_share_on_each_chip():
+@pytest.mark.parametrize("optimizer", [{"name": "sgd", "learning_rate": 0.1}, {"name": "lars", "learning_rate": 2.0}])
+@pytest.mark.parametrize("weight_update", ["replicated", "sharded"])
+def test_norms_are_reported_and_those_carried_are_of_the_weights(optimizer, weight_update):
+    step = programs(small_recipe(weight_update=weight_update, optimizer=optimizer), 1, 2)
+    state, metrics = step.train(step.init(), next(batches(step)))
+    tensors = [np.asarray(leaf, np.float64).reshape(-1) for leaf in jax.tree.leaves(state.params)]
+    np.testing.assert_allclose(metrics["weight_norm"][-1], np.linalg.norm(np.concatenate(tensors)), rtol=1e-5)
+    assert (np.asarray(metrics["gradient_norm"]) > 0).all()
+    if optimizer["name"] == "lars":
+        np.testing.assert_allclose(state.weight_norms, [np.linalg.norm(t) for t in tensors], rtol=1e-5)
+        assert (metrics["trust_ratio_min"] <= metrics["trust_ratio_max"]).all()
+    else:
+        assert state.weight_norms is None
+    assert all(values.shape == (2,) for values in metrics.values())
+
+
+@pytest.mark.parametrize("weight_update", ["replicated", "sharded"])
+def test_a_restart_is_bit_identical_norms_included(weight_update):
+    step = programs(small_recipe(weight_update=weight_update), 1, 4)
+    first, second = batches(step)
+    state, _ = step.train(step.init(), first)
+    restarted = step.resumed(jax.device_put(jax.device_get(step.portable(state)), step.everywhere))
+    ends = [step.portable(step.train(start, second)[0]) for start in (restarted, state)]
+    for a, b in zip(*map(jax.tree.leaves, ends), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_chip_keeps_its_rows_of_weights_and_slots_in_a_sharded_update():
     step = programs(small_recipe(weight_update="sharded"), 2, 4)
     state = step.init()
-    weights = jax.tree.leaves(state.params)
-    for momentum, weight in zip(jax.tree.leaves(state.momenta), weights, strict=True):
-        assert {shard.data.size for shard in momentum.addressable_shards} == {-(-weight.size // 8)}
+    for rows in (state.own_weights, state.slots["momentum"]):
+        assert rows.shape == (8, 8, 128)  # five tensors of less than a row each, and three rows that fill up
+        assert {shard.data.shape for shard in rows.addressable_shards} == {(1, 8, 128)}
     text = step.train.lower(state, next(batches(step))).compile().as_text()
     assert " reduce-scatter(" in text
 

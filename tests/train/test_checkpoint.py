@@ -1,6 +1,7 @@
 """Checkpoints on disk: whole or named as damaged, few, and independent of how the state lies on the chips."""
 
 import contextlib
+import dataclasses
 import errno
 import itertools
 import os
@@ -33,14 +34,15 @@ def mesh(chips):
 
 
 def laid_out(chips, seed=0):
-    """Parameters on every chip, momenta in one part per chip."""
+    """Parameters on every chip, a slot in one part per chip."""
     rng = np.random.default_rng(seed)
     everywhere, in_parts = (NamedSharding(mesh(chips), PartitionSpec(*spec)) for spec in ((), ("chip",)))
     return State(
         step=jax.device_put(jnp.asarray(seed, jnp.int32), everywhere),
         params={"kernel": jax.device_put(rng.normal(size=(3, 4)).astype(np.float32), everywhere)},
         stats={"mean": jax.device_put(rng.normal(size=7).astype(np.float32), everywhere)},
-        momenta=jax.device_put(rng.normal(size=48).astype(np.float32), in_parts),
+        slots={"momentum": jax.device_put(rng.normal(size=48).astype(np.float32), in_parts)},
+        weight_norms=jax.device_put(rng.uniform(1, 2, 1).astype(np.float32), everywhere),
     )
 
 
@@ -211,3 +213,15 @@ except UserError as error:
     assert good == failed - 4
     with Checkpoints(tmp_path / "run") as checkpoints:
         assert checkpoints.newest_good() == good
+
+
+def test_norms_and_slots_that_a_checkpoint_lacks_are_none_and_zero(tmp_path):
+    state = laid_out(2)
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(dataclasses.replace(state, weight_norms=None), 1, recipe=RECIPE, data_hash="data")
+        checkpoints.wait()
+        wanted = dataclasses.replace(state, slots={**state.slots, "variance": state.slots["momentum"]})
+        loaded = checkpoints.load(1, wanted)
+    assert loaded.weight_norms is None
+    assert_same(loaded.slots["momentum"], state.slots["momentum"])
+    assert not np.any(loaded.slots["variance"])

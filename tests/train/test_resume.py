@@ -138,8 +138,8 @@ def test_momenta_are_taken_over_only_by_the_optimizer_that_made_them(small_data,
         ours, none = (restored(checkpoints, 8, build_step(r, mesh), recipe=r, note=notes.append) for r in (sgd, lars))
     assert len(notes) == 1
     assert "momenta start at zero" in notes[0]
-    assert all(np.any(leaf) for leaf in jax.tree.leaves(ours.momenta))
-    assert not any(np.any(leaf) for leaf in jax.tree.leaves(none.momenta))
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(ours.slots))
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(none.slots))
     jax.tree.map(np.testing.assert_array_equal, ours.params, none.params)
 
 

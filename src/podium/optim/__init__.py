@@ -1,16 +1,25 @@
 """Optimizers and learning-rate schedules of a recipe."""
 
-from collections.abc import Callable
-from typing import Any
-
-import jax
-import jax.numpy as jnp
 import optax
 
-from podium.optim.rules import LarsRule, Rule, SgdRule, is_adapted
+from podium.optim.rules import LarsRule, Rule, SgdRule, Slots, is_adapted
+from podium.optim.updating import Updated, norm_metrics, norms, update, zero_slots
 from podium.recipe.schema import Cosine, Lars, Optimizer, Polynomial, Recipe, Sgd, Steps
 
-__all__ = ["LarsRule", "Rule", "SgdRule", "build_rule", "build_schedule", "is_adapted", "update"]
+__all__ = [
+    "LarsRule",
+    "Rule",
+    "SgdRule",
+    "Slots",
+    "Updated",
+    "build_rule",
+    "build_schedule",
+    "is_adapted",
+    "norm_metrics",
+    "norms",
+    "update",
+    "zero_slots",
+]
 
 
 def build_rule(optimizer: Optimizer) -> Rule:
@@ -39,31 +48,3 @@ def build_schedule(recipe: Recipe) -> optax.Schedule:
     if warmup_steps == 0:
         return decay
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup_steps), decay], [warmup_steps])
-
-
-def update(
-    rule: Rule,
-    params: Any,
-    gradients: Any,
-    momenta: Any,
-    rate: jax.Array,
-    adapted: Any = None,
-    total: Callable[[jax.Array], jax.Array] = lambda squares: squares,
-) -> tuple[Any, Any]:
-    """The rule over whole tensors, or over pieces of them: then `total` sums a vector over the chips that have the
-    other pieces. `adapted` says of each tensor whether it is scaled and decayed; by default its shape does."""
-    adapted = jax.tree.map(is_adapted, params) if adapted is None else adapted
-    (weights, treedef), slopes = jax.tree.flatten(params), jax.tree.leaves(gradients)
-    norms: Any = [0.0] * (2 * len(weights))
-    if rule.needs_norms:
-        squares = [jnp.vdot(t, t, precision="highest") for t in weights + slopes]  # TPUs would round t first
-        norms = jnp.sqrt(total(jnp.stack(squares)))
-    updated = [
-        rule(
-            weights[k], slopes[k], momentum, rate=rate, adapted=is_one,
-            weight_norm=norms[k], gradient_norm=norms[len(weights) + k],
-        )
-        for k, (momentum, is_one) in enumerate(zip(jax.tree.leaves(momenta), jax.tree.leaves(adapted), strict=True))
-    ]  # fmt: skip
-    new_weights, new_momenta = zip(*updated, strict=True)
-    return jax.tree.unflatten(treedef, new_weights), jax.tree.unflatten(treedef, new_momenta)

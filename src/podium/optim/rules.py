@@ -1,32 +1,43 @@
-"""Update rules as pure elementwise arithmetic. A rule turns (weight, gradient, momentum) into (weight, momentum),
-given the learning rate and, where it asks for them, the norms of the tensor that the elements belong to. Norms
-come from outside, so the same rule serves a whole tensor on one chip and a slice of it on each of many.
+"""Update rules as pure elementwise arithmetic. A rule turns a weight, its gradient and its slots (what the optimizer
+remembers of each weight) into a new weight and new slots, given the learning rate and, where it asks for them, the
+norms of the tensor that the elements belong to. Norms come from outside, so the same rule serves a whole tensor on one
+chip and a slice of it on each of many.
 
 Weight decay and LARS's scaling apply to `adapted` elements only: the kernels, not batch norm's scale and bias nor the
 classifier's bias. (Leaving those out took ResNet-50 at batch 8k from 74.28 to 76.14 % in one report.)
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+
+Slots = dict[str, Any]
+"""By the slot's name: an array for a rule, and in a training state a tree like the weights."""
 
 
 class Rule(Protocol):
     needs_norms: bool
 
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The names of what it remembers of each weight; all begin at zero."""
+
     def __call__(
         self,
         weight: jax.Array,
         gradient: jax.Array,
-        momentum: jax.Array,
+        slots: Slots,
         *,
         rate: jax.Array,
         adapted: jax.Array | bool,
         weight_norm: jax.Array | float,
         gradient_norm: jax.Array | float,
-    ) -> tuple[jax.Array, jax.Array]: ...
+    ) -> tuple[jax.Array, Slots]: ...
+
+    def metrics(self, weight_norms: Any, gradient_norms: jax.Array, adapted: jax.Array) -> dict[str, jax.Array]:
+        """Scalars worth reporting, from the norms of all tensors; those of weights only for a rule that asks."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +47,17 @@ class SgdRule:
     momentum: float
     weight_decay: float
     nesterov: bool
+    slots = ("momentum",)
     needs_norms = False
 
-    def __call__(self, weight, gradient, momentum, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
+    def __call__(self, weight, gradient, slots, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
         gradient = gradient + jnp.where(adapted, self.weight_decay, 0.0) * weight
-        momentum = self.momentum * momentum + gradient
+        momentum = self.momentum * slots["momentum"] + gradient
         direction = gradient + self.momentum * momentum if self.nesterov else momentum
-        return weight - rate * direction, momentum
+        return weight - rate * direction, {"momentum": momentum}
+
+    def metrics(self, weight_norms: Any, gradient_norms: jax.Array, adapted: jax.Array) -> dict[str, jax.Array]:
+        return {}
 
 
 @dataclass(frozen=True)
@@ -60,20 +75,32 @@ class LarsRule:
     weight_decay: float
     trust: float
     scaled_momentum: bool
+    slots = ("momentum",)
     needs_norms = True
 
-    def __call__(self, weight, gradient, momentum, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
-        denominator = gradient_norm + self.weight_decay * weight_norm
-        usable = (weight_norm > 0) & (gradient_norm > 0) & adapted
-        trust = jnp.where(usable, self.trust * weight_norm / jnp.where(usable, denominator, 1.0), 1.0)
+    def __call__(self, weight, gradient, slots, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
+        trust = self.trust_ratio(weight_norm, gradient_norm, adapted)
         gradient = gradient + jnp.where(adapted, self.weight_decay, 0.0) * weight
         if self.scaled_momentum:
-            momentum = self.momentum * momentum + rate * trust * gradient
-            return weight - momentum, momentum
-        momentum = self.momentum * momentum + gradient
-        return weight - rate * trust * momentum, momentum
+            momentum = self.momentum * slots["momentum"] + rate * trust * gradient
+            return weight - momentum, {"momentum": momentum}
+        momentum = self.momentum * slots["momentum"] + gradient
+        return weight - rate * trust * momentum, {"momentum": momentum}
+
+    def trust_ratio(self, weight_norm: Any, gradient_norm: Any, adapted: Any) -> jax.Array:
+        denominator = gradient_norm + self.weight_decay * weight_norm
+        usable = (weight_norm > 0) & (gradient_norm > 0) & adapted
+        return jnp.where(usable, self.trust * weight_norm / jnp.where(usable, denominator, 1.0), 1.0)
+
+    def metrics(self, weight_norms: Any, gradient_norms: jax.Array, adapted: jax.Array) -> dict[str, jax.Array]:
+        """The smallest and the largest trust ratio of the adapted tensors."""
+        ratios = self.trust_ratio(weight_norms, gradient_norms, adapted)
+        return {
+            "trust_ratio_min": jnp.where(adapted, ratios, jnp.inf).min(),
+            "trust_ratio_max": jnp.where(adapted, ratios, -jnp.inf).max(),
+        }
 
 
-def is_adapted(parameter: jax.Array) -> bool:
+def is_adapted(parameter: Any) -> bool:
     """Kernels have two dimensions or more; batch norm's scale and bias and the classifier's bias have one."""
     return parameter.ndim > 1

@@ -1,18 +1,21 @@
 """Gradient summation over a torus: XLA's own, a ring, and the paper's two-colour 2-D algorithm, behind one contract;
-packing of gradient trees into flat buckets; and the measurement that chooses among them."""
+packing of gradient trees into flat buckets or rows; and the measurement that chooses among them."""
 
 from podium.reduce.buckets import Buckets, plan_buckets
 from podium.reduce.choose import REDUCTIONS, fastest
-from podium.reduce.collectives import Reduction, TorusAxes, Xla, own_shard, shard_size
+from podium.reduce.collectives import Reduction, TorusAxes, Xla, own_number, own_shard, shard_size
 from podium.reduce.routed import ring, torus
+from podium.reduce.rows import Rows
 
 __all__ = [
     "REDUCTIONS",
     "Buckets",
     "Reduction",
+    "Rows",
     "TorusAxes",
     "Xla",
     "fastest",
+    "own_number",
     "own_shard",
     "plan_buckets",
     "ring",

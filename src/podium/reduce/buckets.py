@@ -1,10 +1,7 @@
 """Packs a gradient tree into a few flat float32 buckets and back, so that a step sums buckets and not 161 tensors:
 each collective pays the latency of all its hops, each bucket only once. Buckets follow the leaves from the last to
 the first, roughly the order in which the backward pass finishes them, and none waits for another's gradients.
-
-For a sharded update every leaf is cut in as many pieces as there are chips, and a chip's shard of a bucket holds its
-piece of each: so a shard is a list of slices known at compile time, and norms need no scatter. (The other way, to cut
-the packed bucket, splits leaves where it falls.) Nothing here communicates."""
+`rows` lays the same buckets out for a sharded update. Nothing here communicates."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,41 +26,19 @@ class Buckets:
     def sizes(self) -> tuple[int, ...]:
         return tuple(sum(self.leaves[k].size for k in group) for group in self.groups)
 
-    def pack(self, tree: Any, shards: int = 1) -> list[jax.Array]:
-        """One flat float32 vector per bucket: `shards` equal parts one after the other, each with its piece of every
-        leaf. A leaf that does not divide is padded with zeros."""
-        pieces = [_rows(leaf, shards) for leaf in self.treedef.flatten_up_to(tree)]
-        return [jnp.concatenate([pieces[k] for k in group], axis=1).reshape(-1) for group in self.groups]
+    def pack(self, tree: Any) -> list[jax.Array]:
+        """One flat float32 vector per bucket."""
+        flats = [leaf.astype(jnp.float32).reshape(-1) for leaf in self.treedef.flatten_up_to(tree)]
+        return [jnp.concatenate([flats[k] for k in group]) for group in self.groups]
 
-    def unpack(self, flats: list[jax.Array], shards: int = 1) -> Any:
+    def unpack(self, flats: list[jax.Array]) -> Any:
         """The tree again, each leaf in its own shape and dtype."""
-        return jax.tree.map(
-            lambda piece, leaf: piece.reshape(-1)[: leaf.size].reshape(leaf.shape).astype(leaf.dtype),
-            self._split([flat.reshape(shards, -1) for flat in flats], shards),
-            self.treedef.unflatten(self.leaves),
-        )
-
-    def unpack_shard(self, parts: list[jax.Array], shards: int) -> Any:
-        """The tree of flat pieces that one of the `shards` has of every leaf, from its part of each bucket."""
-        return jax.tree.map(lambda piece: piece[0], self._split([part[None] for part in parts], shards))
-
-    def pack_shard(self, pieces: Any) -> list[jax.Array]:
-        """What `unpack_shard` undoes."""
-        leaves = self.treedef.flatten_up_to(pieces)
-        return [jnp.concatenate([leaves[k] for k in group]) for group in self.groups]
-
-    def _split(self, tables: list[jax.Array], shards: int) -> Any:
-        leaves: list[jax.Array | None] = [None] * len(self.leaves)
-        for table, group in zip(tables, self.groups, strict=True):
-            edges = np.cumsum([-(-self.leaves[k].size // shards) for k in group])[:-1]
-            for k, piece in zip(group, jnp.split(table, edges, axis=1), strict=True):
-                leaves[k] = piece
+        leaves: list[Any] = [None] * len(self.leaves)
+        for flat, group in zip(flats, self.groups, strict=True):
+            edges = np.cumsum([self.leaves[k].size for k in group])[:-1]
+            for k, part in zip(group, jnp.split(flat, edges), strict=True):
+                leaves[k] = part.reshape(self.leaves[k].shape).astype(self.leaves[k].dtype)
         return self.treedef.unflatten(leaves)
-
-
-def _rows(leaf: jax.Array, shards: int) -> jax.Array:
-    flat = leaf.astype(jnp.float32).reshape(-1)
-    return jnp.pad(flat, (0, -flat.size % shards)).reshape(shards, -1)
 
 
 def plan_buckets(tree: Any, bucket_bytes: int) -> Buckets:

@@ -1,7 +1,7 @@
 """What it means to sum over the devices of a torus: the axes, the contract every reduction keeps, and XLA's own. A
 `Reduction` is an object that the training step is given; `routed` has the others. All of them cut a buffer alike,
-so that sharded state can move from one to another: device d in the order (lane, y, x) owns the d-th of equal shards,
-the last padded with zeros. They run inside `jax.shard_map` on flat buffers and know nothing of gradients or
+so that sharded state can move from one to another: device d in the order (lane, y, x) owns the d-th of equal shards
+along the first axis, the last padded with zeros. They run inside `jax.shard_map` and know nothing of gradients or
 optimizers."""
 
 from dataclasses import dataclass
@@ -43,7 +43,8 @@ class TorusAxes:
 
 
 class Reduction(Protocol):
-    """Sums float32 vectors of any length. Results are typed as what they are: equal on all devices, or varying."""
+    """Sums float32 vectors of any length; scatters and gathers also buffers of several axes, by their first, if that
+    divides. Results are typed as what they are: equal on all devices, or varying."""
 
     @property
     def axes(self) -> TorusAxes: ...
@@ -51,11 +52,11 @@ class Reduction(Protocol):
     def all_reduce(self, flat: jax.Array) -> jax.Array:
         """The sum over all devices, on all devices."""
 
-    def reduce_scatter(self, flat: jax.Array) -> jax.Array:
-        """This device's shard of the sum: `own_shard(all_reduce(flat))`."""
+    def reduce_scatter(self, buffer: jax.Array) -> jax.Array:
+        """This device's shard of the sum: `own_shard(all_reduce(buffer))`."""
 
     def all_gather(self, shard: jax.Array, size: int) -> jax.Array:
-        """The first `size` elements of all shards one after the other, on all devices, bit for bit."""
+        """The first `size` entries of all shards one after the other, on all devices, bit for bit."""
 
     def sum_over_hosts(self, share: jax.Array) -> jax.Array:
         """The sum, over all hosts, of what each lane holds, on the same lane of all hosts."""
@@ -64,37 +65,55 @@ class Reduction(Protocol):
 @dataclass(frozen=True)
 class Xla:
     """What the compiler makes of psum. On a TPU pod that is the two-colour 2-D algorithm; over sockets, one ring, one
-    direction."""
+    direction. Scatters and gathers go along one ring of the torus after the other: asked for all axes at once, the
+    TPU compiler makes full sums of them."""
 
     axes: TorusAxes
 
     def all_reduce(self, flat: jax.Array) -> jax.Array:
         return lax.psum(varying(flat, self.axes), self.axes.all)
 
-    def reduce_scatter(self, flat: jax.Array) -> jax.Array:
-        return lax.psum_scatter(padded(varying(flat, self.axes), self.axes.devices), self.axes.all, tiled=True)
+    def reduce_scatter(self, buffer: jax.Array) -> jax.Array:
+        buffer = padded(varying(buffer, self.axes), self.axes.devices)
+        for ring in self._rings():
+            buffer = lax.psum_scatter(buffer, ring, tiled=True)
+        return buffer
 
     def all_gather(self, shard: jax.Array, size: int) -> jax.Array:
-        whole = lax.all_gather(varying(shard, self.axes), self.axes.all, tiled=True)
-        return declare_replicated(whole[:size], self.axes.all)
+        shard = varying(shard, self.axes)
+        for ring in reversed(self._rings()):
+            shard = lax.all_gather(shard, ring, tiled=True)
+        return declare_replicated(shard[:size], self.axes.all)
+
+    def _rings(self) -> list[tuple[str, ...]]:
+        """In the order of the shards, slowest first; a ring of one device is none."""
+        return [ring for ring in (self.axes.lane, self.axes.y, self.axes.x) if ring and lax.axis_size(ring) > 1]
 
     def sum_over_hosts(self, share: jax.Array) -> jax.Array:
         return lax.psum(varying(share, self.axes), self.axes.hosts)
 
 
-def own_shard(flat: jax.Array, axes: TorusAxes) -> jax.Array:
-    """The part of a replicated vector that this device owns."""
-    shards = padded(varying(flat, axes), axes.devices).reshape(axes.devices, -1)
-    return lax.dynamic_index_in_dim(shards, lax.axis_index(axes.all), keepdims=False)
+def own_shard(buffer: jax.Array, axes: TorusAxes) -> jax.Array:
+    """The part of a replicated buffer that this device owns."""
+    whole = padded(varying(buffer, axes), axes.devices)
+    return lax.dynamic_index_in_dim(
+        whole.reshape(axes.devices, -1, *buffer.shape[1:]), own_number(axes), keepdims=False
+    )
+
+
+def own_number(axes: TorusAxes) -> jax.Array:
+    """This device's place in the order of the shards."""
+    return lax.axis_index(axes.all)
 
 
 def shard_size(size: int, devices: int) -> int:
     return -(-size // devices)
 
 
-def padded(flat: jax.Array, devices: int) -> jax.Array:
-    """With zeros at its end, so that `devices` divides it."""
-    return jnp.pad(flat, (0, shard_size(flat.size, devices) * devices - flat.size))
+def padded(buffer: jax.Array, devices: int) -> jax.Array:
+    """With zeros at the end of its first axis, so that `devices` divides it."""
+    missing = shard_size(buffer.shape[0], devices) * devices - buffer.shape[0]
+    return jnp.pad(buffer, [(0, missing)] + [(0, 0)] * (buffer.ndim - 1))
 
 
 def varying(x: jax.Array, axes: TorusAxes) -> jax.Array:

@@ -38,20 +38,20 @@ class Routed:
         total = self._sum_over_hosts(padded(varying(share, self.axes), rows * cols))
         return declare_replicated(total[: share.size], self.axes.hosts)
 
-    def reduce_scatter(self, flat: jax.Array) -> jax.Array:
-        share = self._lane_share(flat)
+    def reduce_scatter(self, buffer: jax.Array) -> jax.Array:
+        share = self._lane_share(buffer.reshape(-1))
         owned = self._scatter(share)
         chains = self._chains(share.size)
-        return jnp.concatenate(
-            [permute(row, self.axes, slot.home) for row, (slot, _) in zip(owned, chains, strict=True)]
-        )
+        at_home = [permute(row, self.axes, slot.home) for row, (slot, _) in zip(owned, chains, strict=True)]
+        return jnp.concatenate(at_home).reshape(-1, *buffer.shape[1:])
 
     def all_gather(self, shard: jax.Array, size: int) -> jax.Array:
-        shard = varying(shard, self.axes)
+        flat = varying(shard.reshape(-1), self.axes)
         rows, cols, _ = self.axes.sizes()
-        chains = self._chains(shard.size * rows * cols)
-        owned = [permute(shard[columns], self.axes, _reverse(slot.home)) for slot, columns in chains]
-        return declare_replicated(self._gather_lanes(self._gather(owned))[:size], self.axes.all)
+        chains = self._chains(flat.size * rows * cols)
+        owned = [permute(flat[columns], self.axes, _reverse(slot.home)) for slot, columns in chains]
+        whole = self._gather_lanes(self._gather(owned)).reshape(-1, *shard.shape[1:])
+        return declare_replicated(whole[:size], self.axes.all)
 
     def _lane_share(self, flat: jax.Array) -> jax.Array:
         flat = padded(varying(flat, self.axes), self.axes.devices)

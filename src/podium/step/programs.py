@@ -5,7 +5,7 @@ here reads data or waits for a device. What a training step does stands in `trai
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -69,25 +69,19 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     network = build_network(recipe, mesh, make_model)
     training = Training(recipe, network, optim.build_schedule(recipe), build_update(recipe, mesh))
     evaluation = Evaluation(network)
-    everywhere, update = replicated_sharding(mesh), training.update
+    everywhere, update, specs = replicated_sharding(mesh), training.update, training.update.specs
     steps_then_batch, batch_only = batch_sharding(mesh, leading=1), batch_sharding(mesh)
-    state_specs = State(P(), P(), P(), update.momenta_spec)
-    laid_out = jax.tree.map(partial(NamedSharding, mesh), state_specs)
-
-    def portable(state: State) -> State:
-        return replace(state, momenta=update.portable(state.momenta, state.params))
-
-    def resumed(state: State) -> State:
-        return replace(state, momenta=update.resumed(state.momenta))
-
+    portable = jax.shard_map(update.portable, mesh=mesh, in_specs=(specs,), out_specs=P())
+    resumed = jax.shard_map(update.resumed, mesh=mesh, in_specs=P(), out_specs=specs)
+    laid_out = jax.tree.map(partial(NamedSharding, mesh), specs)
     return Step(
-        init=jax.jit(training.start, out_shardings=laid_out),
+        init=jax.jit(lambda: resumed(training.start()), out_shardings=laid_out),
         portable=jax.jit(portable, out_shardings=everywhere),
         resumed=jax.jit(resumed, out_shardings=laid_out),
         train=_on_every_chip(
-            training.dispatch, mesh, (state_specs, steps_then_batch.spec), out_specs=(state_specs, P()), donate=(0,)
+            training.dispatch, mesh, (specs, steps_then_batch.spec), out_specs=(specs, P()), donate=(0,)
         ),
-        evaluate=_on_every_chip(evaluation.add, mesh, (state_specs, P(), batch_only.spec), out_specs=P()),
+        evaluate=_on_every_chip(evaluation.add, mesh, (specs, P(), batch_only.spec), out_specs=P()),
         zero_totals=jax.jit(evaluation.zero_totals, out_shardings=everywhere),
         predict=jax.jit(evaluation.predict),
         train_batches=steps_then_batch,

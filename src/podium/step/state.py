@@ -15,9 +15,15 @@ TensorBoard."""
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
-    """Everything that a step changes."""
+    """Everything that a step changes. `update.WeightUpdate` says where each part lies."""
 
     step: Any
     params: Any
     stats: Any
-    momenta: Any
+    """Batch norm's moving means and variances."""
+    slots: Any
+    """By name, what the optimizer remembers of each weight (`optim.Rule.slots`)."""
+    weight_norms: Any = None
+    """One norm per tensor of `params`, for an optimizer that asks for them: exactly those that the last update took."""
+    own_weights: Any = None
+    """In a sharded update, this chip's rows of `params`."""

@@ -3,7 +3,7 @@ gradients, batch-norm statistics and metrics summed over the torus and the weigh
 several steps in one program.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
+from podium import optim
 from podium.mesh import AXES, is_cpu
 from podium.recipe.schema import Recipe
 from podium.step.losses import cross_entropy, hits
@@ -27,8 +28,9 @@ class Training:
     update: WeightUpdate
 
     def start(self) -> State:
+        """The state before the first step, in portable form."""
         params, stats = self.network.initial()
-        return State(jnp.zeros((), jnp.int32), params, stats, self.update.start(params))
+        return State(jnp.zeros((), jnp.int32), params, stats, optim.zero_slots(self.update.rule, params))
 
     def dispatch(self, state: State, batches: Batch) -> tuple[State, Metrics]:
         """Steps one after the other, over the leading axis of `batches`; metrics have that axis too."""
@@ -39,10 +41,10 @@ class Training:
     def train_one(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         gradients, stats, metrics = self._backward(state, batch)
         rate = jnp.asarray(self.learning_rate(state.step), jnp.float32)
-        params, momenta, (stats, metrics) = self.update(
-            state.params, state.momenta, gradients, rate, others=(stats, metrics)
-        )
-        return State(state.step + 1, params, stats, momenta), {**metrics, "learning_rate": rate}
+        updated = self.update(state, gradients, rate, others=(stats, metrics))
+        stats, metrics = updated.others
+        state = replace(updated.state, step=state.step + 1, stats=stats)
+        return state, {**metrics, **updated.metrics, "learning_rate": rate}
 
     def _backward(self, state: State, batch: Batch) -> tuple[Any, Any, Metrics]:
         """This chip's share of the gradients, of the new statistics and of the metrics: their sums over all chips are

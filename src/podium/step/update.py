@@ -1,42 +1,55 @@
 """From each chip's own gradients to new weights: summed over the torus, then the optimizer's rule. Either every chip
-sums everything and updates all weights, or each gets the sum of its shard, updates that, and all gather the result:
-then the rule's work and the momenta are 1/N per chip, and sockets carry no more. `build_update(recipe, mesh)` gives
-the one that a recipe asks for; both run inside `jax.shard_map`.
+sums everything and updates all weights (`Replicated`), or each gets the sum of its shard, updates that, and all gather
+the result (`Sharded`): then the rule's work and the slots are 1/N per chip, and the wires carry no more.
+`build_update(recipe, mesh)` gives the one that a recipe asks for; both run inside `jax.shard_map`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 from podium import optim
 from podium.mesh import AXES, LANE_AXES, X_AXES, Y_AXES, is_cpu
 from podium.recipe.schema import Recipe
-from podium.reduce import REDUCTIONS, Reduction, TorusAxes, own_shard, plan_buckets
+from podium.reduce import REDUCTIONS, Reduction, Rows, TorusAxes, own_number, own_shard, plan_buckets
+from podium.step.state import Metrics, State
 
 _SHARDED_FROM_CHIPS = 8
+_ONE_BUCKET = 2**62
 TORUS_AXES = TorusAxes(Y_AXES, X_AXES, LANE_AXES)
+
+
+@dataclass(frozen=True)
+class Updated:
+    state: State
+    others: Any
+    """The sum over all chips of the small tree that was given along."""
+    metrics: Metrics
 
 
 class WeightUpdate(Protocol):
     @property
-    def momenta_spec(self) -> PartitionSpec: ...
+    def rule(self) -> optim.Rule: ...
 
-    def start(self, params: Any) -> Any:
-        """Momenta of zero, in global shapes."""
+    @property
+    def specs(self) -> State:
+        """Which parts of a state are divided among the chips."""
 
-    def __call__(self, params: Any, momenta: Any, gradients: Any, rate: jax.Array, others: Any) -> tuple[Any, Any, Any]:
-        """New weights, new momenta and the sum of the small tree `others`, from one chip's gradients."""
+    def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
+        """New weights and slots, and the sum of the small tree `others`, from one chip's gradients."""
 
-    def portable(self, momenta: Any, params: Any) -> Any:
-        """The momenta in the shapes of their weights, as checkpoints have them: the same for any number of chips."""
+    def portable(self, state: State) -> State:
+        """The state as checkpoints have it: every slot in the shapes of the weights, the same for any number of
+        chips."""
 
-    def resumed(self, portable: Any) -> Any:
-        """What `portable` undoes."""
+    def resumed(self, portable: State) -> State:
+        """What `portable` undoes. Takes new norms of the weights where the portable state has none."""
 
 
 def build_update(recipe: Recipe, mesh: Mesh) -> WeightUpdate:
@@ -45,7 +58,8 @@ def build_update(recipe: Recipe, mesh: Mesh) -> WeightUpdate:
     reduction = REDUCTIONS["xla" if recipe.reduce == "auto" else recipe.reduce](TORUS_AXES)
     bucket_bytes = bucket_size_bytes(recipe)
     if is_sharded(recipe, mesh.size, on_cpu=is_cpu(mesh)):
-        return Sharded(rule, reduction, bucket_bytes, mesh.size)
+        # Chips with links of their own gain nothing from buckets, each of which is padded to whole rows for all chips.
+        return Sharded(rule, reduction, bucket_bytes if is_cpu(mesh) else _ONE_BUCKET, mesh.size)
     if recipe.reduce in ("auto", "xla") or mesh.size == 1:
         return Replicated(rule, lambda tree: lax.psum(tree, AXES))  # XLA combines the tree as the platform likes
     return Replicated(rule, lambda tree: sum_in_buckets(tree, reduction, bucket_bytes))
@@ -53,8 +67,8 @@ def build_update(recipe: Recipe, mesh: Mesh) -> WeightUpdate:
 
 def is_sharded(recipe: Recipe, chips: int, on_cpu: bool) -> bool:
     """`auto` shards where that was seen to be faster: on 16 chips that a CPU simulates; on 4, runs disagree
-    (results/update). For a TPU pod the compiler makes full sums of the scatter and of the gather, and the plan of a
-    replicated update is the faster one (results/plan); on GPUs nobody has measured."""
+    (results/update). For a TPU pod the plan of a replicated update is the faster one (results/plan); on GPUs nobody
+    has measured."""
     if recipe.weight_update == "auto":
         return on_cpu and chips >= _SHARDED_FROM_CHIPS
     return chips > 1 and recipe.weight_update == "sharded"
@@ -75,25 +89,27 @@ class Replicated:
 
     rule: optim.Rule
     total: Callable[[Any], Any]
-    momenta_spec = PartitionSpec()
+    specs = State(P(), P(), P(), P(), P(), P())
 
-    def start(self, params: Any) -> Any:
-        return jax.tree.map(jnp.zeros_like, params)
-
-    def __call__(self, params: Any, momenta: Any, gradients: Any, rate: jax.Array, others: Any) -> tuple[Any, Any, Any]:
+    def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         gradients, others = self.total((gradients, others))
-        return *optim.update(self.rule, params, gradients, momenta, rate), others
+        new = optim.update(
+            self.rule, state.params, gradients, slots=state.slots, rate=rate, weight_norms=state.weight_norms
+        )
+        state = replace(state, params=new.weights, slots=new.slots, weight_norms=new.weight_norms)
+        return Updated(state, others, new.metrics)
 
-    def portable(self, momenta: Any, params: Any) -> Any:
-        return momenta
+    def portable(self, state: State) -> State:
+        return state
 
-    def resumed(self, portable: Any) -> Any:
-        return portable
+    def resumed(self, portable: State) -> State:
+        return _with_norms(portable, self.rule)
 
 
 @dataclass(frozen=True)
 class Sharded:
-    """Every weight is cut into one piece per chip; momenta are flat vectors, each chip holding its piece."""
+    """Every chip sums and updates its rows of all weights (`reduce.rows`), and keeps them: `state.own_weights` and each
+    slot are float32 [rows of all chips, 8, 128], divided by rows."""
 
     rule: optim.Rule
     reduction: Reduction
@@ -101,27 +117,79 @@ class Sharded:
     chips: int
 
     @property
-    def momenta_spec(self) -> PartitionSpec:
-        return PartitionSpec(self.reduction.axes.all)
+    def specs(self) -> State:
+        by_rows = P(self.reduction.axes.all)
+        return State(P(), P(), P(), slots=by_rows, weight_norms=P(), own_weights=by_rows)
 
-    def start(self, params: Any) -> Any:
-        return self.resumed(jax.tree.map(jnp.zeros_like, params))
+    def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
+        rows = self._rows(state.params)
+        own_gradients = jnp.concatenate([self.reduction.reduce_scatter(buffer) for buffer in rows.pack(gradients)])
+        leaves = _OwnLeaves(rows, own_number(self.reduction.axes))
+        gradient_squares = leaves.squares(own_gradients)
+        if self.rule.needs_norms:  # a rule that does not may learn of them later, along with everything else
+            gradient_squares = self.reduction.all_reduce(gradient_squares)
+        own_weights, slots = self.rule(
+            state.own_weights, own_gradients, state.slots, rate=rate, adapted=leaves.of_rows(leaves.adapted),
+            weight_norm=leaves.of_rows(state.weight_norms), gradient_norm=leaves.of_rows(jnp.sqrt(gradient_squares)),
+        )  # fmt: skip
+        small = {"others": others, "weights": leaves.squares(own_weights)}
+        if not self.rule.needs_norms:
+            small["gradients"] = gradient_squares
+        small = sum_in_buckets(small, self.reduction, self.bucket_bytes)
+        norms, gradient_norms = jnp.sqrt(small["weights"]), jnp.sqrt(small.get("gradients", gradient_squares))
+        new = replace(
+            state, params=self._gathered(own_weights, rows), slots=slots, own_weights=own_weights,
+            weight_norms=norms if self.rule.needs_norms else None,
+        )  # fmt: skip
+        metrics = optim.norm_metrics(gradient_norms, norms)
+        metrics |= self.rule.metrics(state.weight_norms, gradient_norms, leaves.adapted)
+        return Updated(new, small["others"], metrics)
 
-    def __call__(self, params: Any, momenta: Any, gradients: Any, rate: jax.Array, others: Any) -> tuple[Any, Any, Any]:
-        buckets, chips = plan_buckets(params, self.bucket_bytes), self.chips
-        axes, sum_shards = self.reduction.axes, self.reduction.reduce_scatter
-        own_sums = buckets.unpack_shard([sum_shards(flat) for flat in buckets.pack(gradients, chips)], chips)
-        own_weights = buckets.unpack_shard([own_shard(flat, axes) for flat in buckets.pack(params, chips)], chips)
-        adapted = jax.tree.map(optim.is_adapted, params)
-        own_weights, momenta = optim.update(
-            self.rule, own_weights, own_sums, momenta, rate, adapted, total=self.reduction.all_reduce
-        )
-        parts = buckets.pack_shard(own_weights)
-        weights = buckets.unpack([self.reduction.all_gather(part, part.size * chips) for part in parts], chips)
-        return weights, momenta, sum_in_buckets(others, self.reduction, self.bucket_bytes)
+    def portable(self, state: State) -> State:
+        rows = self._rows(state.params)
+        slots = {name: self._gathered(own, rows) for name, own in state.slots.items()}
+        return replace(state, slots=slots, own_weights=None)
 
-    def portable(self, momenta: Any, params: Any) -> Any:
-        return jax.tree.map(lambda flat, weight: flat[: weight.size].reshape(weight.shape), momenta, params)
+    def resumed(self, portable: State) -> State:
+        rows = self._rows(portable.params)
+        slots = {name: self._own(whole, rows) for name, whole in portable.slots.items()}
+        own_weights = self._own(portable.params, rows)
+        return replace(_with_norms(portable, self.rule), slots=slots, own_weights=own_weights)
 
-    def resumed(self, portable: Any) -> Any:
-        return jax.tree.map(lambda m: jnp.pad(m.reshape(-1), (0, -m.size % self.chips)), portable)
+    def _rows(self, params: Any) -> Rows:
+        return Rows(plan_buckets(params, self.bucket_bytes), self.chips)
+
+    def _own(self, whole: Any, rows: Rows) -> jax.Array:
+        return jnp.concatenate([own_shard(buffer, self.reduction.axes) for buffer in rows.pack(whole)])
+
+    def _gathered(self, own: jax.Array, rows: Rows) -> Any:
+        parts = rows.split(own)
+        return rows.unpack([self.reduction.all_gather(part, self.chips * part.shape[0]) for part in parts])
+
+
+class _OwnLeaves:
+    """Which leaf each of a chip's rows belongs to, as a table of zeros and ones: sums by leaf and values by row are
+    then products with it, which TPUs do at once, and no scatter or gather."""
+
+    def __init__(self, rows: Rows, chip: jax.Array) -> None:
+        leaf_of_row = jnp.asarray(rows.leaf_of_row())[chip]
+        self._is_of = leaf_of_row[:, None] == jnp.arange(len(rows.buckets.leaves))
+        self.adapted = jnp.array([optim.is_adapted(leaf) for leaf in rows.buckets.leaves])
+
+    def squares(self, own: jax.Array) -> jax.Array:
+        """This chip's share of the sum of squares of every leaf."""
+        return jnp.where(self._is_of, jnp.square(own).sum((1, 2))[:, None], 0.0).sum(0)
+
+    def of_rows(self, of_leaves: jax.Array | None) -> Any:
+        """[rows, 1, 1]: the value of each row's leaf; 0 for rows that belong to none."""
+        if of_leaves is None:
+            return 0.0
+        of_rows = jnp.where(self._is_of, of_leaves, jnp.zeros((), of_leaves.dtype))
+        return (of_rows.any(1) if of_leaves.dtype == bool else of_rows.sum(1))[:, None, None]
+
+
+def _with_norms(state: State, rule: optim.Rule) -> State:
+    """With norms for a rule that asks for them, and without for one that does not."""
+    if not rule.needs_norms:
+        return replace(state, weight_norms=None)
+    return state if state.weight_norms is not None else replace(state, weight_norms=optim.norms(state.params))

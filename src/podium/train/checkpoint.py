@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
 from podium.step.programs import Step
 from podium.step.state import State
+from podium.train.saved_state import leaves_by_name, leaves_on_disk, name_of, parts_by_name
 
 _KEPT = 3
 _HASHES = "hashes.json"
@@ -69,7 +71,9 @@ class Checkpoints:
             "data_hash": data_hash,
             "versions": versions(),
         }
-        arguments = ocp.args.Composite(state=ocp.args.StandardSave(on_host), about=ocp.args.JsonSave(about))
+        arguments = ocp.args.Composite(
+            state=ocp.args.StandardSave(parts_by_name(on_host)), about=ocp.args.JsonSave(about)
+        )
         self._saving = step, time.perf_counter()
         with self._reporting():
             for old in self.steps()[: 1 - _KEPT] if jax.process_index() == 0 else ():
@@ -146,19 +150,23 @@ class Checkpoints:
         return programs.resumed(self.load(step, like))
 
     def load(self, step: int, like: State) -> State:
-        """The portable state saved at `step`, laid out on devices as `like` (arrays or shapes with shardings)."""
-        numbers = jax.tree.map(lambda x: np.empty(x.shape, x.dtype), like)
-        arguments = ocp.args.Composite(state=ocp.args.StandardRestore(numbers))
-        try:
-            restored = self._orbax.restore(self._directory / str(step), args=arguments)["state"]
-            if jax.tree.map(np.shape, restored) != jax.tree.map(np.shape, like):
-                raise ValueError("other shapes")
-        except ValueError as error:  # its files are as they were written, so it is what we expect that differs
+        """The portable state saved at `step`, laid out on devices as `like` (arrays or shapes with shardings). Norms of
+        the weights that the checkpoint lacks are None, slots that it lacks are zero."""
+        arguments = ocp.args.Composite(state=ocp.args.StandardRestore())
+        saved = leaves_on_disk(self._orbax.restore(self._directory / str(step), args=arguments)["state"])
+        wanted = leaves_by_name(parts_by_name(like))
+        network = [
+            {name: leaf.shape for name, leaf in leaves.items() if name[0] in ("step", "params", "stats")}
+            for leaves in (saved, wanted)
+        ]
+        if network[0] != network[1]:  # its files are as they were written, so it is what we expect that differs
             raise UserError(
                 f"{self.run}/checkpoints/{step} belongs to a different network; if it was trained from Python with "
                 f"a make_model, give that again: open_run({str(self.run)!r}, make_model)"
-            ) from error
-        return jax.tree.map(_on_devices, restored, like)
+            )
+        if ("weight_norms",) not in saved:
+            like = replace(like, weight_norms=None)
+        return jax.tree_util.tree_map_with_path(lambda path, leaf: _on_devices(saved.get(name_of(path)), leaf), like)
 
     def about(self, step: int) -> dict[str, Any]:
         arguments = ocp.args.Composite(about=ocp.args.JsonRestore())
@@ -245,8 +253,9 @@ def _without_late_writers(problem: "sys.UnraisableHookArgs") -> None:
         _report(problem)
 
 
-def _on_devices(value: np.ndarray, like: Any) -> jax.Array:
-    return jax.make_array_from_callback(value.shape, like.sharding, lambda index: value[index])
+def _on_devices(value: np.ndarray | None, like: Any) -> jax.Array:
+    numbers = np.zeros(like.shape, like.dtype) if value is None else value
+    return jax.make_array_from_callback(numbers.shape, like.sharding, lambda index: numbers[index])
 
 
 def _hashes(directory: Path) -> dict[str, str]:
