@@ -52,3 +52,14 @@ def test_the_help_names_no_type_of_python_and_no_default_twice(command):
     assert not re.search(r"\b(STR|INT|FLOAT)\b|default: (False|''|\))", text)
     for entry in re.split(r"│ (?=-)", text):
         assert len(re.findall(r"[Dd]efault:", entry)) <= 1
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_and_options(shell, tmp_path):
+    script = tmp_path / "podium"
+    with pytest.raises(SystemExit) as ended:
+        parse(["--tyro-write-completion", shell, str(script)])
+    assert not ended.value.code
+    text = script.read_text()
+    for word in ("verify-resume", "max-minutes", "allreduce"):
+        assert word in text
