@@ -1,13 +1,13 @@
 import pytest
 
-from podium.bench.allreduce import LANES, _bound_seconds, bench_allreduce
+from podium.bench.allreduce import LANES, Measured, _bound_seconds, bench_allreduce
 from podium.errors import UserError
 from podium.recipe.torus import Shape
 
 
 @pytest.mark.slow
 def test_two_hosts_on_loopback_agree_on_every_sum() -> None:
-    reported = []
+    reported: list[Measured] = []
     measured = bench_allreduce(Shape(1, 2, LANES), sizes_bytes=[4099], repeats=1, report=reported.append)
     assert measured == reported
     (result,) = (m.to_json() for m in measured)

@@ -33,9 +33,9 @@ def test_two_processes_train_as_one_and_one_of_them_speaks(arguments, tmp_path):
     assert "Gloo" not in first.out
 
     assert ended(podium("train", *arguments, "--run", str(alone))).code == 0
-    losses = [[line["loss"] for line in metrics(run)] for run in (together, alone)]
-    assert len(losses[0]) == 12
-    np.testing.assert_allclose(*losses, rtol=1e-4)
+    ours, theirs = ([line["loss"] for line in metrics(run)] for run in (together, alone))
+    assert len(ours) == 12
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
     assert metrics(together, "evaluation")[0]["images"] == 22
 
 

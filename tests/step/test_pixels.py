@@ -19,7 +19,7 @@ def image(low: int = 60, high: int = 180) -> np.ndarray:
 
 
 def ours(pixels: np.ndarray, *factors: float) -> np.ndarray:
-    return np.asarray(normalise_pixels(pixels[None], PLAIN, jnp.array([factors], jnp.float32)))[0]
+    return np.asarray(normalise_pixels(jnp.asarray(pixels[None]), PLAIN, jnp.array([factors], jnp.float32)))[0]
 
 
 def with_pillow(pixels: np.ndarray, **factors: float) -> np.ndarray:
@@ -56,14 +56,14 @@ def test_what_leaves_black_and_white_is_cut_off():
 def test_factors_are_each_images_own():
     dark, bright = image(20, 80), image(150, 200)
     colours = jnp.array([[1.0, 0.5, 1.0], [0.5, 1.0, 1.0]])
-    first, second = np.asarray(normalise_pixels(np.stack([dark, bright]), PLAIN, colours))
+    first, second = np.asarray(normalise_pixels(jnp.stack([dark, bright]), PLAIN, colours))
     np.testing.assert_allclose(first, ours(dark, 1.0, 0.5, 1.0), atol=1e-5)  # contrast is around its own mean
     np.testing.assert_allclose(second, bright / 510, atol=1e-5)
 
 
 def test_the_mean_is_taken_away_before_the_deviation_divides():
     data = Data(mean=(0.1, 0.2, 0.3), std=(0.5, 0.25, 2.0))
-    plain = np.asarray(normalise_pixels(image()[None], data))[0]
+    plain = np.asarray(normalise_pixels(jnp.asarray(image()[None]), data))[0]
     for channel in range(3):
         expected = (image()[..., channel] / 255 - data.mean[channel]) / data.std[channel]
         np.testing.assert_allclose(plain[..., channel], expected, rtol=1e-5, atol=1e-6)

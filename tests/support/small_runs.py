@@ -1,5 +1,7 @@
 """A run that takes seconds: 24 steps of a small network on the tests' small data, and one who notes all it tells."""
 
+from typing import Any
+
 from podium.recipe.reading import from_dict
 from podium.report import events
 
@@ -18,7 +20,7 @@ def small_recipe(**changes):
 
 class Heard(events.Listener):
     def __init__(self):
-        self.all = []
+        self.all: list[Any] = []
         for name in ("note", "started", "progress", "evaluated", "finished"):
             setattr(self, name, self.all.append)
 

@@ -8,7 +8,7 @@ for large batches; at one it learns sooner, which is what a run of a few epochs 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -68,8 +68,8 @@ class Block(nnx.Module):
         c_out = width * 4 if bottleneck else width
         # (kernel, stride, channels) of each convolution of the branch.
         plan = [(1, 1, width), (3, stride, width), (1, 1, c_out)] if bottleneck else [(3, stride, width), (3, 1, c_out)]
-        self.convs: nnx.List = nnx.List()
-        self.norms: nnx.List = nnx.List()
+        self.convs: nnx.List[Any] = nnx.List()
+        self.norms: nnx.List[Any] = nnx.List()
         channels = c_in
         for i, (kernel, step, out) in enumerate(plan):
             last = i == len(plan) - 1
@@ -118,7 +118,7 @@ class ResNet(nnx.Module):
         else:
             self.first = conv(3, shape.width, 3, 1, dtype, rngs)
         self.first_norm = norm(shape.width, rngs=rngs)
-        self.blocks: nnx.List = nnx.List()
+        self.blocks: nnx.List[Any] = nnx.List()
         channels = shape.width
         for stage, blocks in enumerate(shape.blocks):
             width = shape.width * 2**stage

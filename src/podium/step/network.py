@@ -27,7 +27,7 @@ class Network:
     recipe: Recipe
     mesh: Mesh
     make_model: ModelFactory
-    graph: nnx.GraphDef
+    graph: nnx.GraphDef[Any]
 
     def initial(self) -> tuple[Any, Any]:
         """Parameters and batch-norm statistics, drawn from the recipe's seed."""
@@ -65,7 +65,7 @@ def _multiplying(recipe: Recipe, mesh: Mesh) -> contextlib.AbstractContextManage
     return contextlib.nullcontext()
 
 
-def _graph(make_model: ModelFactory) -> nnx.GraphDef:
+def _graph(make_model: ModelFactory) -> nnx.GraphDef[Any]:
     """The network without its numbers; a step carries parameters and batch-norm statistics, and nothing else."""
     network = nnx.eval_shape(lambda: make_model(nnx.Rngs(0)))
     others = nnx.state(network, nnx.Not(nnx.Any(nnx.Param, nnx.BatchStat)))

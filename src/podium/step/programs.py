@@ -90,7 +90,9 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     )
 
 
-def _on_every_chip(f: Callable, mesh: Mesh, in_specs: Any, *, out_specs: Any, donate: tuple[int, ...] = ()) -> Any:
+def _on_every_chip(
+    f: Callable[..., Any], mesh: Mesh, in_specs: Any, *, out_specs: Any, donate: tuple[int, ...] = ()
+) -> Any:
     mapped = jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
     # Named once more: jit would describe the same places in other words, and compile anew for its own output.
     laid_out = jax.tree.map(partial(NamedSharding, mesh), out_specs)

@@ -4,6 +4,7 @@ source of randomness would fail an assertion with a probability of one in a mill
 """
 
 import itertools
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_shares_are_shuffled_each_in_its_own_way(first_epoch):
         assert stats.poisson(1).sf((one == other).sum()) > RARE
 
 
-def drawn(crop: str = "resized") -> Crops:
+def drawn(crop: Literal["resized", "shifted"] = "resized") -> Crops:
     data = Data(crop=crop, min_area=0.08, shift_pixels=4, colour_jitter=0.4, flip=True)
     sizes = np.full((MANY, 2), (WIDTH, HEIGHT), np.int32)
     return train_crops(data, 0, np.zeros(MANY, int), np.arange(MANY), sizes)

@@ -13,7 +13,7 @@ from podium.data.input.order import Order, evaluation_batch, evaluation_batches
 @settings(max_examples=60, deadline=None)
 def test_every_epoch_visits_every_image_exactly_once(images, batch, seed):
     order, steps = Order(images, batch, seed), 3 * images // batch + 2
-    visits = Counter()
+    visits: Counter[tuple[int, int]] = Counter()
     for step in range(steps):
         samples, epochs = order.batch(step)
         visits.update(zip(epochs.tolist(), samples.tolist(), strict=True))

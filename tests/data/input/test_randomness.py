@@ -27,11 +27,11 @@ def assert_uniform(counts):
 
 def assert_independent(*draws):
     """No pair is correlated, neither as it is nor by its distance from the mean."""
-    draws = np.stack([np.ravel(d).astype(float) for d in draws])
-    for values in (draws, np.abs(draws - draws.mean(axis=1, keepdims=True))):
+    drawn = np.stack([np.ravel(d).astype(float) for d in draws])
+    for values in (drawn, np.abs(drawn - drawn.mean(axis=1, keepdims=True))):
         values = values[values.std(axis=1) > 1e-9]
         off_diagonal = np.corrcoef(values)[np.triu_indices(len(values), 1)]
-        assert np.abs(off_diagonal).max() < SIGMAS / np.sqrt(draws.shape[1])
+        assert np.abs(off_diagonal).max() < SIGMAS / np.sqrt(drawn.shape[1])
 
 
 SIZE = 4096

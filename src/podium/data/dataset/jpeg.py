@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from podium.data.decode import DecodeError
 
@@ -113,7 +113,7 @@ def _reencode(image: bytes, kind: str) -> tuple[bytes, tuple[int, int]]:
         return _saved(_eight_bits(picture)), picture.size
     except BadImage:
         raise
-    except Image.UnidentifiedImageError as error:
+    except UnidentifiedImageError as error:
         raise BadImage(f"{kind} that Pillow cannot read") from error
     except Exception as error:  # Pillow's plugins raise OSError, SyntaxError, ValueError, struct.error, …
         raise BadImage(f"not readable: {error}") from error

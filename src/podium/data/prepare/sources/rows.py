@@ -4,6 +4,7 @@ into labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +33,7 @@ class Rows:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._columns: list[list] = [[] for _ in SCHEMA]
+        self._columns: list[list[Any]] = [[] for _ in SCHEMA]
 
     def add(
         self,
@@ -65,7 +66,7 @@ class Rows:
         return pa.table(arrays, schema=SCHEMA)
 
 
-def _column(values: list, kind: pa.DataType) -> pa.Array:
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, pa.string()).dictionary_encode()
     return pa.array(values, kind)
