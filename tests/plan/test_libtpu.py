@@ -5,6 +5,8 @@ import pytest
 from podium.plan import libtpu as compiling
 from podium.plan.estimate import Origin
 from podium.plan.machines import parse_pod
+from podium.plan.operations import COPIES
+from podium.plan.peer import Peer
 from podium.plan.plan import make_plan
 from podium.recipe.reading import load_recipe
 
@@ -47,6 +49,20 @@ def test_the_second_time_comes_from_the_cache(plan):
     assert again.compiled.earlier
     assert again.estimate == first.estimate
     assert sum(stage.startswith("compiling") for stage in stages) == 1
+
+
+def test_a_peers_step_compiles_in_the_same_way(tmp_path, monkeypatch):
+    """One block of the peer's network: every priced cycle is in a group, and gradients are summed over all cores."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    peer = Peer(64, 16, blocks=(1,), image_size=32, gradient_sum="bf16")
+    facts = compiling.compiled(peer, _POD, lambda stage: None)
+    assert facts.operations is not None
+    assert sum(facts.operations.groups.values()) == facts.program.cycles > 10_000
+    assert all(cycles > 0 for group, cycles in facts.operations.groups.items() if group != COPIES)
+    largest = max(facts.program.collectives, key=lambda c: c.bytes)
+    assert (largest.cores, {c.cores for c in facts.program.collectives}) == (8, {2, 8})
+    weights = 7 * 7 * 3 * 64 + 64 * (64 + 9 * 64 + 2 * 256) + 256 * 1000
+    assert largest.bytes == pytest.approx(2 * weights, rel=0.02)  # in bfloat16, with norms and biases
 
 
 def test_a_batch_that_does_not_fit_is_planned_and_says_so(tmp_path, monkeypatch):

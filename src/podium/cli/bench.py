@@ -7,15 +7,17 @@ from rich.console import Console
 from rich.table import Table
 
 from podium.bench import accuracy as bench_accuracy
-from podium.bench import accuracy_page
+from podium.bench import accuracy_page, pod_page
 from podium.bench import allreduce as bench_allreduce
 from podium.bench import input as bench_input
+from podium.bench import pod as bench_pod
 from podium.bench import step as bench_step
 from podium.bench import update as bench_update
-from podium.cli.arguments.bench import BenchAccuracy, BenchAllreduce, BenchInput, BenchStep, BenchUpdate
+from podium.cli.arguments.bench import BenchAccuracy, BenchAllreduce, BenchInput, BenchPod, BenchStep, BenchUpdate
 from podium.cli.arguments.command import Command
 from podium.data.prepare.locate import locate
 from podium.errors import UserError
+from podium.plan import show as plan_show
 from podium.recipe.torus import parse_torus
 from podium.report.terminal import Terminal
 
@@ -35,6 +37,17 @@ def update(command: BenchUpdate) -> dict[str, Any]:
     for optimizer, ratio in result["sharded_to_replicated"].items():
         line = f"{result['torus']}, {optimizer}: sharded at {_spread(ratio)} times the rate of replicated"
         print(line, file=_out(command))
+    return result
+
+
+def pod(command: BenchPod) -> dict[str, Any]:
+    console = Console(stderr=command.json, highlight=False)
+    with plan_show.progress(console, command.topology) as stage:
+        result = bench_pod.run(command.topology, command.images, stage=stage)
+    pod_page.show(result, console)
+    if command.out:
+        images = " ".join(map(str, command.images))
+        pod_page.write(result, command.out, command=f"podium bench pod --topology {command.topology} --images {images}")
     return result
 
 

@@ -38,6 +38,21 @@ class BenchUpdate(Command):
 
 
 @dataclass(frozen=True)
+class BenchPod(Command):
+    """Compare the step's cycles on a TPU pod with plain Flax's, by the TPU's own compiler. No TPU is needed."""
+
+    topology: Annotated[str, arg(metavar="CHIP:XxY")] = "v3:4x4"
+    """Pod to compile for. A core's cycles do not depend on the size of the pod."""
+    images: Annotated[tuple[int, ...], arg(metavar="N…")] = (16,)
+    """Images per core. Each takes some minutes to compile; results are cached."""
+    out: Annotated[Path | None, option("FILE.html")] = None
+    """Page to write, with a picture."""
+
+    does: ClassVar[str] = "podium.cli.bench:pod"
+    needs_device: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
 class BenchInput(Command):
     """Compare the input pipeline with tf.data, DALI and Pillow: images per second, same files and crops."""
 
@@ -96,5 +111,6 @@ Bench = (
     | Annotated[BenchInput, subcommand("input")]
     | Annotated[BenchAllreduce, subcommand("allreduce")]
     | Annotated[BenchUpdate, subcommand("update")]
+    | Annotated[BenchPod, subcommand("pod")]
     | Annotated[BenchAccuracy, subcommand("accuracy")]
 )
