@@ -30,7 +30,8 @@ _LOADED = (
 _LONGEST_SECONDS = 600.0  # a mutant that never ends is noticed too
 _LOOK_SECONDS = 0.02
 _WARNED = "ignore::pytest.PytestAssertRewriteWarning"  # as Hypothesis was loaded before pytest began
-_PASSED, _NOTHING_RUN = 0, (3, 4, 5)  # pytest's exit codes
+_PASSED, _NOTHING_RUN = 0, 5  # pytest's exit codes
+_NO_VERDICT = 99
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class _Job:
     tree: Path
     tests: tuple[str, ...]
     mutant: Mutant | None
+    whole: str  # the mutant's file without the mistake
     process: int
     began: float
 
@@ -80,10 +82,10 @@ def judge(mutants: list[Mutant], folder: Path, at_once: int) -> Iterator[Verdict
                 continue
             running.remove(job)
             free.append(job.tree)
-            if code in _NOTHING_RUN or (job.mutant is None and code != _PASSED):
+            if code in (_NOTHING_RUN, _NO_VERDICT) or (job.mutant is None and code != _PASSED):
                 raise Mistake(f"{' '.join(job.tests)} ends with code {code}, {job.mutant or 'without any mutant'}")
             if job.mutant:
-                shutil.copy(ROOT / job.mutant.file, job.tree / job.mutant.file)
+                (job.tree / job.mutant.file).write_text(job.whole)
                 yield Verdict(job.mutant, code != _PASSED, time.monotonic() - job.began)
 
 
@@ -98,16 +100,16 @@ def _copy(tree: Path) -> Path:
 
 
 def _start(tree: Path, tests: tuple[str, ...], mutant: Mutant | None) -> _Job:
+    whole = (tree / mutant.file).read_text() if mutant else ""
     if mutant:
-        file = tree / mutant.file
-        file.write_text(file.read_text().replace(mutant.old, mutant.new))
+        (tree / mutant.file).write_text(whole.replace(mutant.old, mutant.new))
     began, process = time.monotonic(), os.fork()
     if process == 0:
         try:
             os._exit(_run(tree, tests))
         finally:
-            os._exit(3)  # an error of this file, not a verdict
-    return _Job(tree, tests, mutant, process, began)
+            os._exit(_NO_VERDICT)
+    return _Job(tree, tests, mutant, whole, process, began)
 
 
 def _run(tree: Path, tests: tuple[str, ...]) -> int:
@@ -128,18 +130,10 @@ def _run(tree: Path, tests: tuple[str, ...]) -> int:
     sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
     for name in [name for name in sys.modules if name.partition(".")[0] in ("podium", "tests")]:
         del sys.modules[name]
-    options = [
-        "-x",
-        "-m",
-        "not slow",
-        "-p",
-        "no:randomly",
-        "-p",
-        "no:cacheprovider",
-        f"--basetemp={tree / 'temporary'}",
-    ]
+    options = ["-x", "-m", "not slow", "-p", "no:randomly", "-p", "no:cacheprovider", "-W", _WARNED]
+    options.append(f"--basetemp={tree / 'temporary'}")
     code = int(pytest.main([*options, *tests]))
     loaded = sys.modules.get("podium")
     if loaded and not Path(str(loaded.__file__)).is_relative_to(tree):
-        return 3
+        return _NO_VERDICT
     return code
