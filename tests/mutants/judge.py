@@ -27,7 +27,7 @@ _LOADED = (
     "PIL.Image",
     "rich",
 )
-_LONGEST_SECONDS = 600.0  # a mutant that never ends is noticed too
+_LONGEST_SECONDS = 90.0  # a mutant that never ends is noticed too
 _LOOK_SECONDS = 0.02
 _WARNED = "ignore::pytest.PytestAssertRewriteWarning"  # as Hypothesis was loaded before pytest began
 _PASSED, _NOTHING_RUN = 0, 5  # pytest's exit codes

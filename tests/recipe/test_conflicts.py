@@ -1,0 +1,51 @@
+"""The borders of what may stand together in a recipe: the last value that works, and the first that does not."""
+
+import pytest
+
+from podium.errors import UserError
+from podium.recipe.reading import from_dict
+
+
+def recipe(**changes):
+    table = {
+        "epochs": 10, "batch_global": 32, "model": {"norm_span": 8},
+        "optimizer": {"name": "sgd", "learning_rate": 0.1}, "schedule": {"decay": "cosine", "warmup_epochs": 1},
+    }  # fmt: skip
+    return from_dict({**table, **changes})
+
+
+@pytest.mark.parametrize(
+    ("works", "fails", "message"),
+    [
+        ({"schedule": {"decay": "cosine", "warmup_epochs": 9}}, {"schedule": {"decay": "cosine", "warmup_epochs": 10}},
+         r"schedule.warmup_epochs=10 must be below epochs=10"),
+        ({"max_lost_steps": 6, "steps_per_dispatch": 3}, {"max_lost_steps": 5, "steps_per_dispatch": 3},
+         r"max_lost_steps=5 cannot be kept with steps_per_dispatch=3; use 6 or more"),
+        ({"schedule": {"decay": "steps", "warmup_epochs": 1, "at_epochs": [1, 9]}},
+         {"schedule": {"decay": "steps", "warmup_epochs": 1, "at_epochs": [1, 10]}}, r"ascend, .* below epochs=10"),
+        ({"model": {"norm_span": 16}}, {"model": {"norm_span": 12}}, r"not divisible by .*=12; use a span such as 4"),
+        ({"label_smoothing": 0.0}, {"label_smoothing": 1.0}, r"label_smoothing=1.0 must be"),
+        ({"seed": 0}, {"seed": -1}, r"seed=-1 must"),
+    ],
+)  # fmt: skip
+def test_the_last_that_works_and_the_first_that_does_not(works, fails, message):
+    recipe(**works)
+    with pytest.raises(UserError, match=message):
+        recipe(**fails)
+
+
+def test_a_recipe_without_classes_takes_the_datas_and_one_with_others_is_refused():
+    assert recipe().for_data(3, 96, 22).model.classes == 3
+    assert recipe(model={"norm_span": 8, "classes": 3}).for_data(3, 96, 22).data.validation_images == 22
+    with pytest.raises(UserError, match=r"model.classes=4 and the data has 3 classes"):
+        recipe(model={"norm_span": 8, "classes": 4}).for_data(3, 96, 22)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "per_dispatch", "steps"), [(10, 1, 30), (10, 4, 32), (10, 7, 28), (0.1, 1, 1), (0.1, 7, 7)]
+)
+def test_steps_are_whole_dispatches_nearest_to_the_epochs(epochs, per_dispatch, steps):
+    """96 images in batches of 32: three steps an epoch."""
+    changes = {"schedule": {"decay": "cosine", "warmup_epochs": 0}, "max_lost_steps": 200}
+    made = recipe(epochs=epochs, steps_per_dispatch=per_dispatch, **changes).for_data(3, 96, 22)
+    assert made.train_steps == steps
