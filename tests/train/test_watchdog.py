@@ -8,8 +8,6 @@ import pytest
 from podium.errors import EXIT_HUNG
 from podium.train.watchdog import Sign, Watchdog, behind, heard, lost
 
-pytestmark = pytest.mark.slow
-
 # Ends with code 0 if the watchdog dies instead of ending it.
 HANGS = """
 import os, sys, threading
@@ -22,6 +20,7 @@ with Watchdog(Path(sys.argv[1]), stall_minutes=0.2 / 60, look_seconds=0.1) as wa
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_hangs_ends_though_its_stacks_cannot_be_written(tmp_path):
     ended = subprocess.run([sys.executable, "-c", HANGS, str(tmp_path / "gone")], capture_output=True, text=True)
     assert ended.returncode == EXIT_HUNG, ended.stderr
@@ -30,6 +29,7 @@ def test_a_run_that_hangs_ends_though_its_stacks_cannot_be_written(tmp_path):
     assert "gone/stacks-0.txt (No such file or directory)" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_run_that_hangs_ends_though_nothing_can_be_said(tmp_path):
     with open("/dev/full", "w") as full:
         ended = subprocess.run([sys.executable, "-c", HANGS, str(tmp_path)], stderr=full)
