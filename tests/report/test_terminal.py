@@ -59,6 +59,7 @@ def test_a_log_file_has_a_line_every_five_seconds_and_the_end():
     terminal.hosts(dataclasses.replace(HOSTS, warning=""))
     terminal.hosts(HOSTS)
     terminal.evaluated(EVALUATED)
+    terminal.progress(at(1180, eta_seconds=1.0))
     terminal.progress(at(1200, eta_seconds=0.0, input_bound=0.31))
     terminal.finished(SUMMARY)
     assert_snapshot(SHOWN / "log.txt", text())
