@@ -134,6 +134,31 @@ def test_a_bad_value_ends_in_one_clear_line(override, message):
     assert "\n" not in str(caught.value)
 
 
+ABOVE_0, FROM_0 = "must be greater than 0", "must be at least 0"
+SHARE, PART = "must be at least 0 and below 1", "must be greater than 0 and at most 1"
+
+
+@pytest.mark.parametrize(
+    ("keys", "values", "message"),
+    [
+        ("epochs bucket_mb evaluate_every_epochs", (0, -0.5), ABOVE_0),
+        ("batch_global steps_per_dispatch log_every_steps max_lost_steps", (0, -1), ABOVE_0),
+        ("model.norm_span data.image_size data.train_images", (0, -1), ABOVE_0),
+        ("model.norm_epsilon optimizer.learning_rate", (0, -0.5), ABOVE_0),
+        ("optimizer.trust schedule.power", (0, -0.5), ABOVE_0),
+        ("seed model.classes data.shift_pixels data.threads data.validation_images", (-1,), FROM_0),
+        ("data.cache_gb data.max_broken_share optimizer.weight_decay schedule.warmup_epochs", (-0.5,), FROM_0),
+        ("label_smoothing data.colour_jitter model.norm_momentum optimizer.momentum", (-0.5, 1), SHARE),
+        ("data.min_area data.eval_share", (0, 1.5), PART),
+    ],
+)
+def test_every_number_keeps_its_bounds(keys, values, message):
+    for key in keys.split():
+        for value in values:
+            with pytest.raises(UserError, match=rf"^{key}=[-\d.]+ {message}$"):
+                load_recipe("resnet50-32k", [f"{key}={value}"])
+
+
 def test_missing_keys_and_files_are_named(tmp_path):
     with pytest.raises(UserError, match="lacks batch_global"):
         from_dict({"epochs": 1})
