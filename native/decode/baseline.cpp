@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "resize.h"
-
 namespace podium {
 namespace {
 
@@ -30,10 +28,10 @@ bool BaselineReader::read(const Rect& wanted, const SeekIndex* index, uint8_t* o
   Planes planes(header_, area, scratch_.planes, kernels_);
   place_blocks(planes);
   slot_size_ = planes.row_size();
-  at_least(scratch_.coefficients, 2 * slot_size_);
+  scratch_.coefficients.at_least_zeros(2 * slot_size_);
   const Target target{area, wanted, planes, out};
   const bool sound = index ? read_by_index(target, *index) : read_in_order(target);
-  if (!sound) std::fill(scratch_.coefficients.begin(), scratch_.coefficients.end(), int16_t{0});
+  if (!sound) scratch_.coefficients.clear();
   return sound;
 }
 
@@ -63,7 +61,7 @@ void BaselineReader::open_run(int slot, uint64_t begin, uint64_t end) {
   const uint64_t scan_bytes = jpeg_bytes_ - header_.scan_begin;
   const uint64_t first = std::min(begin / 8, scan_bytes);
   const uint64_t last = std::clamp(end / 8 + 2, first, scan_bytes);
-  uint8_t* to = at_least(scratch_.unstuffed[slot], static_cast<size_t>(last - first) + padding);
+  uint8_t* to = scratch_.unstuffed[slot].at_least(static_cast<size_t>(last - first) + padding);
   const size_t bytes = kernels_.unstuff(jpeg_ + header_.scan_begin + first, static_cast<size_t>(last - first), to);
   std::fill_n(to + bytes, padding, uint8_t{0});
   scratch_.runs[slot].open(plan_, to, bytes, static_cast<int>(begin % 8));

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "header.h"
 #include "huffman.h"
 #include "index.h"
 #include "kernels.h"
+#include "memory.h"
 #include "planes.h"
 #include "rect.h"
 
@@ -19,8 +19,8 @@ namespace podium {
 struct BaselineScratch {
   HuffmanTables tables;
   Stream runs[2];
-  std::vector<uint8_t> unstuffed[2];
-  std::vector<int16_t> coefficients;  // of two rows of MCUs; zeros between images
+  Memory<uint8_t> unstuffed[2];
+  Memory<int16_t> coefficients;  // of two rows of MCUs; zeros between images
   PlaneScratch planes;
 };
 

@@ -28,6 +28,13 @@ PODIUM_INLINE uint64_t load_big_endian(const uint8_t* p) {
   return word;
 }
 
+PODIUM_INLINE void refill_bits(uint64_t& word, const uint8_t*& at, uint32_t& state) {
+  const uint32_t used = state & 0xFF;
+  word |= load_big_endian(at) >> (~used & 63);
+  at += used >> 3;
+  state &= ~uint32_t{0xF8};
+}
+
 struct Bits {
   uint64_t word;
   const uint8_t* at;
@@ -37,15 +44,9 @@ struct Bits {
     word = 0;
     at = data;
     state = 63;
-    refill();
+    refill_bits(word, at, state);
   }
-  PODIUM_INLINE void refill() {
-    const uint32_t used = state & 0xFF;
-    word |= load_big_endian(at) >> (~used & 63);
-    at += used >> 3;
-    state &= ~uint32_t{0xF8};
-  }
-  PODIUM_INLINE void take(uint32_t bits) {
+  void take(uint32_t bits) {
     word <<= bits;
     state += bits;
   }

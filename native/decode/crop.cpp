@@ -70,7 +70,7 @@ void cut(const uint8_t* pixels, const Rect& have, int w, int h, const Rect& box,
   if (inside(box.x, box.w, w) && inside(box.y, box.h, h)) {
     corner = pixels + static_cast<size_t>(box.y - have.y) * stride + static_cast<size_t>(box.x - have.x) * 3;
   } else {
-    uint8_t* to = at_least(scratch.reflected, static_cast<size_t>(box.w) * box.h * 3);
+    uint8_t* to = scratch.reflected.at_least(static_cast<size_t>(box.w) * box.h * 3);
     for (int y = box.y; y < box.y + box.h; ++y) {
       const uint8_t* row = pixels + static_cast<size_t>(reflect(y, h) - have.y) * stride;
       for (int x = box.x; x < box.x + box.w; ++x, to += 3) std::memcpy(to, row + (reflect(x, w) - have.x) * 3, 3);

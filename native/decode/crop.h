@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "baseline.h"
+#include "memory.h"
 #include "rect.h"
 #include "resize.h"
 
@@ -14,7 +14,7 @@ namespace podium {
 
 // A thread's working memory; grows to the largest image seen and is freed with the thread.
 struct Scratch {
-  std::vector<uint8_t> decoded, reflected;
+  Memory<uint8_t> decoded, reflected;
   ResizeScratch resize;
   BaselineScratch baseline;
   bool plain = false;  // no vector kernels, whatever the processor

@@ -1,6 +1,7 @@
 #include "decode.h"
 
 #include <memory>
+#include <vector>
 
 #include "jpeg.h"
 #include "podium_native.h"
@@ -24,7 +25,7 @@ bool decode_box_here(const File& file, const Rect& box, Scratch& scratch, Decode
   if (*status != PODIUM_OK) return true;
 
   decoded->have = needed(box, header.width, header.height);
-  uint8_t* out = at_least(scratch.decoded, rgb_bytes(decoded->have));
+  uint8_t* out = scratch.decoded.at_least(rgb_bytes(decoded->have));
   if (file.index && !decoded->stale && index.has_places()) {
     if (reader.read(decoded->have, &index, out)) return true;
     decoded->stale = true;
@@ -41,7 +42,7 @@ int32_t decode_box_by_libjpeg(const File& file, const Rect& box, Scratch& scratc
   decoded->height = reader.height();
   status = reader.start(needed(box, reader.width(), reader.height()), &decoded->have);
   if (status != PODIUM_OK) return status;
-  return reader.read(at_least(scratch.decoded, rgb_bytes(decoded->have)));
+  return reader.read(scratch.decoded.at_least(rgb_bytes(decoded->have)));
 }
 
 int32_t decode_whole_by_libjpeg(JpegReader& reader, uint8_t* out) {

@@ -28,154 +28,171 @@ constexpr Order order;
   return 0;
 }
 
-// The value that follows a code: `size` bits, of which a leading zero means negative.
-PODIUM_INLINE int32_t take_value(Bits& bits, uint32_t size) {
-  const auto raw = static_cast<int32_t>(bits.word >> 1 >> (63 - size));
-  const int32_t negative = static_cast<int64_t>(bits.word) >= 0 ? (1 << size) - 1 : 0;
-  bits.take(size);
-  return raw - negative;
-}
-
-// What the loop below keeps in registers; the rest of a Stream stays in memory.
+// What the loops below keep in registers; the rest of a Stream, also its place in the data, stays in memory.
 struct Hot {
-  Bits bits;
+  uint64_t word;
+  uint32_t state;
   const uint32_t* ac;
   int16_t* block;
 
-  PODIUM_INLINE explicit Hot(const Stream& run) : bits(run.bits), ac(run.ac), block(run.block) {}
+  PODIUM_INLINE explicit Hot(const Stream& run)
+      : word(run.bits.word), state(run.bits.state), ac(run.ac), block(run.block) {}
   PODIUM_INLINE void save(Stream& run) const {
-    run.bits = bits;
+    run.bits.word = word;
+    run.bits.state = state;
     run.ac = ac;
     run.block = block;
   }
-  PODIUM_INLINE uint32_t place() const { return bits.state >> 8 & 0xFF; }
+  PODIUM_INLINE size_t place() const { return state >> 8 & 0xFF; }
+  PODIUM_INLINE void refill(Stream& run) { refill_bits(word, run.bits.at, state); }
+  PODIUM_INLINE void take(uint32_t bits) {
+    word <<= bits;
+    state += bits;
+  }
+  // The value that follows a code: `size` bits, of which a leading zero means negative.
+  PODIUM_INLINE int32_t take_value(uint32_t size) {
+    const auto raw = static_cast<int32_t>(word >> 1 >> (63 - size));
+    const int32_t negative = static_cast<int64_t>(word) >= 0 ? (1 << size) - 1 : 0;
+    take(size);
+    return raw - negative;
+  }
 
   // One AC code. True where the block may be at its end.
   PODIUM_INLINE bool step(uint32_t& found) {
-    found = ac[bits.word >> (64 - ac_look)];
-    bits.word <<= found & 63;
-    bits.state += found;
-    block[order.at[place()]] = static_cast<int16_t>(found >> 16);
-    return place() >= 63;
+    found = ac[word >> (64 - ac_look)];
+    word <<= found & 63;
+    state += found;
+    const size_t at = place();
+    block[order.at[at]] = static_cast<int16_t>(found >> 16);
+    return at >= 63;
   }
 };
 
 // The first step of a block: its place, its tables and its DC coefficient.
 PODIUM_INLINE bool begin_block(Hot& hot, Stream& run) {
-  const McuBlock& block = run.plan->block[run.blocks_done];
-  Bits& bits = hot.bits;
-  bits.state &= 0xFF;
-  bits.refill();
+  const McuBlock& block = run.plan->block[run.block_number];
+  hot.state &= 0xFF;
+  hot.refill(run);
   hot.ac = block.ac->entry;
-  hot.block = run.skip ? run.nowhere : run.out + block.offset + run.mcu * block.step;
+  auto& next = run.next[run.block_number];
+  hot.block = next.block;
+  next.block += next.step;
 
-  const auto top = static_cast<uint32_t>(bits.word >> (64 - dc_look));
-  uint32_t length = block.dc->length[top], size = block.dc->size[top];
+  uint32_t length, size;
+  const DcTable::Code code = block.dc->code[hot.word >> (64 - dc_look)];
+  length = code.length;
+  size = code.size;
   if (__builtin_expect(length == 0, 0)) {
-    const uint32_t found = find_long_code(block.dc->codes, bits.word, dc_look);
+    const uint32_t found = find_long_code(block.dc->codes, hot.word, dc_look);
     if (!found) return false;
     length = found >> 8;
     size = found & 0xFF;
   }
-  bits.take(length);
-  run.block_dc = run.dc[block.component] += static_cast<uint32_t>(take_value(bits, size));
+  hot.take(length);
+  run.block_dc = run.dc[block.component] += static_cast<uint32_t>(hot.take_value(size));
   return true;
 }
 
 // The block before is done: writes its DC coefficient and goes to the next.
 PODIUM_INLINE Turn next_block(Hot& hot, Stream& run) {
   hot.block[0] = static_cast<int16_t>(run.block_dc);
-  if (hot.bits.at > run.data + run.data_bytes + 8) return Turn::odd;
-  if (++run.blocks_done == run.plan->blocks) {
-    run.blocks_done = 0;
-    if (run.skip) {
-      --run.skip;
-    } else {
-      ++run.mcu;
+  if (++run.block_number == run.plan->blocks) {
+    run.block_number = 0;
+    if (--run.mcus_left == 0) {
+      if (run.keep == 0) return Turn::done;
+      run.begin_keeping();
     }
-    if (run.skip == 0 && run.mcu == run.keep) return Turn::done;
   }
+  if (__builtin_expect(run.bits.at > run.data + run.data_bytes + 8, 0)) return Turn::odd;
   return begin_block(hot, run) ? Turn::more : Turn::odd;
 }
 
 // A code whose entry says no more than "look closer". False where libjpeg has to.
-PODIUM_INLINE bool look_closer(Hot& hot, const Stream& run, uint32_t symbol) {
-  Bits& bits = hot.bits;
-  bits.state -= closer_look << 8;
-  bits.refill();
+PODIUM_INLINE bool look_closer(Hot& hot, Stream& run, uint32_t symbol) {
+  hot.state -= closer_look << 8;
+  hot.refill(run);
   if (symbol == code_unknown) {
-    const uint32_t found = find_long_code(run.plan->block[run.blocks_done].ac->codes, bits.word, ac_look);
+    const uint32_t found = find_long_code(run.plan->block[run.block_number].ac->codes, hot.word, ac_look);
     if (!found) return false;
-    bits.take(found >> 8);
+    hot.take(found >> 8);
     symbol = found & 0xFF;
   }
   const uint32_t size = symbol & 15, moves = (symbol >> 4) + 1;
   if (size == 0) {
-    bits.state += (moves == 16 ? 16 : end_of_block) << 8;
+    hot.state += (moves == 16 ? 16 : end_of_block) << 8;
     return true;
   }
-  bits.state += moves << 8;
-  const auto value = static_cast<int16_t>(take_value(bits, size));
+  hot.state += moves << 8;
+  const auto value = static_cast<int16_t>(hot.take_value(size));
   hot.block[order.at[hot.place()]] = value;
   return true;
 }
 
 // After a step that may have ended its block.
 PODIUM_INLINE Turn turn(Hot& hot, Stream& run, uint32_t found) {
-  if ((found >> 8 & 0xFF) == closer_look) {
-    const uint32_t before = hot.place() - closer_look;
+  if (__builtin_expect((found >> 8 & 0xFF) == closer_look, 0)) {
+    const size_t before = hot.place() - closer_look;
     if (!look_closer(hot, run, found >> 16)) return Turn::odd;
     if (hot.place() < 63) return Turn::more;
-    if (hot.place() == before + end_of_block) return next_block(hot, run);
-  } else if ((found >> 8 & 0xFF) == end_of_block) {
-    return next_block(hot, run);
+    if (hot.place() != 63 && hot.place() != before + end_of_block) return Turn::odd;
+  } else if ((found >> 8 & 0xFF) != end_of_block && hot.place() != 63) {
+    return Turn::odd;  // a run beyond the block: libjpeg has its own way with it
   }
-  return hot.place() == 63 ? next_block(hot, run) : Turn::odd;  // a run beyond the block: libjpeg has its own way
+  return next_block(hot, run);
 }
 
-constexpr int steps = 4;  // of at most 11 bits, on the 56 that a refill gives
+PODIUM_INLINE bool overran(const Hot& hot, Stream& run) {
+  hot.save(run);
+  return run.overran();
+}
+
+constexpr int steps = 5;  // of at most 11 bits, on the 56 that a refill gives
 
 PODIUM_INLINE bool run_one(Stream& run) {
   Hot hot(run);
-  for (;;) {
-    hot.bits.refill();
-    uint32_t found = 0;
-    bool stopped = false;
-#pragma GCC unroll 4
-    for (int i = 0; i < steps && !stopped; ++i) stopped = hot.step(found);
-    if (!stopped) continue;
-    const Turn next = turn(hot, run, found);
-    if (next == Turn::more) continue;
-    hot.save(run);
-    return next == Turn::done && !run.overran();
-  }
+  Turn next;
+  do {
+    uint32_t found;
+  again:
+    hot.refill(run);
+#pragma GCC unroll 5
+    for (int i = 0; i < steps; ++i) {
+      if (hot.step(found)) goto stopped;
+    }
+    goto again;
+  stopped:
+    next = turn(hot, run, found);
+  } while (next == Turn::more);
+  return next == Turn::done && !overran(hot, run);
 }
 
 // Two runs in step: while one waits for its next entry, the other goes on.
 PODIUM_INLINE bool run_two(Stream& first, Stream& second) {
   Hot a(first), b(second);
-  for (;;) {
-    a.bits.refill();
-    b.bits.refill();
-    uint32_t found = 0;
-    bool a_stopped = false, b_stopped = false;
-#pragma GCC unroll 4
-    for (int i = 0; i < steps; ++i) {
-      if ((a_stopped = a.step(found))) break;
-      if ((b_stopped = b.step(found))) break;
-    }
-    Turn next = Turn::more;
-    if (a_stopped) {
-      next = turn(a, first, found);
-    } else if (b_stopped) {
-      next = turn(b, second, found);
-    }
-    if (next == Turn::more) continue;
-    a.save(first);
-    b.save(second);
-    if (next == Turn::odd) return false;
-    return a_stopped ? !first.overran() && run_one(second) : !second.overran() && run_one(first);
+  uint32_t found;
+  Turn next;
+again:
+  a.refill(first);
+  b.refill(second);
+  asm volatile("" : "+m"(first.bits.at), "+m"(second.bits.at));  // in memory, as two runs fill all registers
+#pragma GCC unroll 5
+  for (int i = 0; i < steps; ++i) {
+    if (a.step(found)) goto first_stopped;
+    if (b.step(found)) goto second_stopped;
   }
+  goto again;
+
+first_stopped:
+  next = turn(a, first, found);
+  if (next == Turn::more) goto again;
+  b.save(second);
+  return next == Turn::done && !overran(a, first) && run_one(second);
+
+second_stopped:
+  next = turn(b, second, found);
+  if (next == Turn::more) goto again;
+  a.save(first);
+  return next == Turn::done && !overran(b, second) && run_one(first);
 }
 
 }  // namespace
@@ -189,14 +206,29 @@ void Stream::open(const McuPlan& mcu_plan, const uint8_t* unstuffed, size_t byte
 }
 
 bool Stream::start(int mcus_to_skip, int mcus_to_keep, int16_t* kept) {
-  blocks_done = mcu = 0;
-  skip = mcus_to_skip;
+  block_number = 0;
   keep = mcus_to_keep;
   out = kept;
+  if (mcus_to_skip > 0) {
+    begin_skipping(mcus_to_skip);
+  } else {
+    begin_keeping();
+  }
   Hot hot(*this);
   const bool begun = begin_block(hot, *this);
   hot.save(*this);
   return begun;
+}
+
+void Stream::begin_skipping(int mcus) {
+  mcus_left = mcus;
+  for (int i = 0; i < plan->blocks; ++i) next[i] = {nowhere, 0};
+}
+
+void Stream::begin_keeping() {
+  mcus_left = keep;
+  keep = 0;
+  for (int i = 0; i < plan->blocks; ++i) next[i] = {out + plan->block[i].offset, plan->block[i].step};
 }
 
 bool decode_run_plain(Stream& run) { return run_one(run); }

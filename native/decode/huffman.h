@@ -30,8 +30,10 @@ struct AcTable {
 };
 
 struct DcTable {
-  uint8_t length[1 << dc_look];  // 0: longer than dc_look
-  uint8_t size[1 << dc_look];
+  struct Code {
+    uint8_t length, size;  // length 0: longer than dc_look
+  };
+  Code code[1 << dc_look];
   LongCodes codes;
 };
 
@@ -69,15 +71,22 @@ struct Stream {
   Bits bits;
   const uint32_t* ac;
   int16_t* block;
-  int16_t* out;
-  int blocks_done, mcu, skip, keep;
   uint32_t block_dc;
+  int block_number;  // of its MCU
+  struct {
+    int16_t* block;
+    ptrdiff_t step;
+  } next[max_mcu_blocks];  // where block i of the next MCU goes
+  int mcus_left, keep;     // `keep` follow on those left
+  int16_t* out;
   int16_t nowhere[64];
 
   // `data` is unstuffed, with `padding` zeros after it; decoding begins at its bit `first_bit`, 0 … 7.
   void open(const McuPlan& mcu_plan, const uint8_t* unstuffed, size_t bytes, int first_bit);
   // Prepares a run of at least one MCU; decode_run or decode_two_runs then does it.
   bool start(int mcus_to_skip, int mcus_to_keep, int16_t* kept);
+  void begin_skipping(int mcus);
+  void begin_keeping();
   size_t bits_taken() const { return bits.taken(data); }
   bool overran() const { return bits_taken() > data_bytes * 8; }
 };

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "huffman.h"
 #include "huffman_entry.h"
@@ -47,15 +46,14 @@ bool build_ac(const HuffmanSpec& spec, AcTable& table) {
 }
 
 bool build_dc(const HuffmanSpec& spec, DcTable& table) {
-  std::memset(table.length, 0, sizeof table.length);
-  std::memset(table.size, 0, sizeof table.size);
+  std::fill_n(table.code, 1 << dc_look, DcTable::Code{0, 0});
   bool sound = true;
   const bool walked = walk_codes(spec, table.codes, [&](int symbol, uint32_t code, int length) {
     sound = sound && symbol <= 15;
     if (length > dc_look) return;
     const int free = dc_look - length;
-    std::memset(table.length + (code << free), length, size_t{1} << free);
-    std::memset(table.size + (code << free), symbol, size_t{1} << free);
+    const DcTable::Code found{static_cast<uint8_t>(length), static_cast<uint8_t>(symbol)};
+    std::fill_n(table.code + (code << free), 1 << free, found);
   });
   return walked && sound;
 }

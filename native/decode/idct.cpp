@@ -104,36 +104,37 @@ PODIUM_TARGET_AVX2 PODIUM_INLINE Wide product(const int (&c)[2], const Wide& ab)
   return {_mm256_madd_epi16(ab.low, pair(c)), _mm256_madd_epi16(ab.high, pair(c))};
 }
 
-PODIUM_TARGET_AVX2 PODIUM_INLINE Wide times_8192(V a) {
+// a × 8192, and the half that rounds the shift to come.
+template <int shift>
+PODIUM_TARGET_AVX2 PODIUM_INLINE Wide center_term(V a) {
   const Wide top = interleave(_mm256_setzero_si256(), a);
-  return {_mm256_srai_epi32(top.low, 3), _mm256_srai_epi32(top.high, 3)};
+  const V half = _mm256_set1_epi32(1 << (shift - 1));
+  return Wide{_mm256_srai_epi32(top.low, 3), _mm256_srai_epi32(top.high, 3)} + Wide{half, half};
 }
 
 template <int shift>
-PODIUM_TARGET_AVX2 PODIUM_INLINE V scaled(const Wide& a) {
-  const V half = _mm256_set1_epi32(1 << (shift - 1));
-  return _mm256_packs_epi32(_mm256_srai_epi32(_mm256_add_epi32(a.low, half), shift),
-                            _mm256_srai_epi32(_mm256_add_epi32(a.high, half), shift));
+PODIUM_TARGET_AVX2 PODIUM_INLINE V shifted(const Wide& a) {
+  return _mm256_packs_epi32(_mm256_srai_epi32(a.low, shift), _mm256_srai_epi32(a.high, shift));
 }
 
 template <int shift>
 PODIUM_TARGET_AVX2 PODIUM_INLINE void transform_lines(V (&in)[8]) {
   const Wide in26 = interleave(in[2], in[6]), in71 = interleave(in[7], in[1]), in53 = interleave(in[5], in[3]);
   const Wide z34 = interleave(_mm256_add_epi16(in[7], in[3]), _mm256_add_epi16(in[5], in[1]));
-  const Wide sum = times_8192(_mm256_add_epi16(in[0], in[4]));
-  const Wide difference = times_8192(_mm256_sub_epi16(in[0], in[4]));
+  const Wide sum = center_term<shift>(_mm256_add_epi16(in[0], in[4]));
+  const Wide difference = center_term<shift>(_mm256_sub_epi16(in[0], in[4]));
   const Wide e3 = product(even[0], in26), e2 = product(even[1], in26);
   const Wide x3 = product(cross[0], z34), x4 = product(cross[1], z34);
   const Wide o0 = product(odd71[0], in71) + x3, o3 = product(odd71[1], in71) + x4;
   const Wide o1 = product(odd53[0], in53) + x4, o2 = product(odd53[1], in53) + x3;
-  in[0] = scaled<shift>(sum + e3 + o3);
-  in[7] = scaled<shift>(sum + e3 - o3);
-  in[1] = scaled<shift>(difference + e2 + o2);
-  in[6] = scaled<shift>(difference + e2 - o2);
-  in[2] = scaled<shift>(difference - e2 + o1);
-  in[5] = scaled<shift>(difference - e2 - o1);
-  in[3] = scaled<shift>(sum - e3 + o0);
-  in[4] = scaled<shift>(sum - e3 - o0);
+  in[0] = shifted<shift>(sum + e3 + o3);
+  in[7] = shifted<shift>(sum + e3 - o3);
+  in[1] = shifted<shift>(difference + e2 + o2);
+  in[6] = shifted<shift>(difference + e2 - o2);
+  in[2] = shifted<shift>(difference - e2 + o1);
+  in[5] = shifted<shift>(difference - e2 - o1);
+  in[3] = shifted<shift>(sum - e3 + o0);
+  in[4] = shifted<shift>(sum - e3 - o0);
 }
 
 PODIUM_TARGET_AVX2 PODIUM_INLINE void transpose(V (&r)[8]) {

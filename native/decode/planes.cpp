@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "resize.h"
-
 namespace podium {
 namespace {
 
@@ -34,9 +32,9 @@ Planes::Planes(const Header& header, const McuArea& area, PlaneScratch& scratch,
   for (int c = 0; c < header.components; ++c) {
     stride_[c] = static_cast<size_t>(padded_blocks(c)) * 8 + 2 * margin;
     const size_t rows = static_cast<size_t>(area.bottom - area.top) * header.component[c].v * 8;
-    at_least(scratch.samples[c], rows * stride_[c]);
+    scratch.samples[c].at_least(rows * stride_[c]);
   }
-  for (auto& row : scratch.chroma) at_least(row, static_cast<size_t>(area.across()) * header.mcu_width() + 2 * margin);
+  for (auto& row : scratch.chroma) row.at_least(static_cast<size_t>(area.across()) * header.mcu_width() + 2 * margin);
 }
 
 size_t Planes::block_offset(int component, int j, int i) const {

@@ -5,10 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "header.h"
 #include "kernels.h"
+#include "memory.h"
 #include "rect.h"
 
 namespace podium {
@@ -22,8 +22,8 @@ struct McuArea {
 McuArea needed_mcus(const Header& header, const Rect& wanted);
 
 struct PlaneScratch {
-  std::vector<uint8_t> samples[max_components];
-  std::vector<uint8_t> chroma[2];  // a row of each, upsampled
+  Memory<uint8_t> samples[max_components];
+  Memory<uint8_t> chroma[2];  // a row of each, upsampled
 };
 
 class Planes {
