@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
+from tests.support.made_sources import jpeg
 
 from podium.bench import input as bench
 from podium.bench import input_peers
 from podium.bench.input_peers import Workload
+from podium.bench.input_table import LABELS, show
 from podium.data.dataset.shards import ImageSet
 from podium.errors import UserError
 
 pytestmark = pytest.mark.slow
 
-_PEERS = {"tfdata", "dali", "pillow"}
+_PEERS = set(input_peers.PEERS)
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +32,13 @@ def result(small_data):
 def test_every_pipeline_is_measured_at_every_thread_count_or_named_as_missing(result):
     assert list(result["threads"]) == ["1", "2"]
     for count, rates in result["threads"].items():
-        assert rates.keys() | set(result["missing"]) == {"podium", "podium_pixels"} | _PEERS
+        assert rates.keys() | set(result["missing"]) == set(bench.OURS) | _PEERS
         assert min(rates.values()) > 0
         for name, rate in rates.items():
             spread = result["spread"][count][name]
             assert spread["least"] <= rate == spread["median"] <= spread["most"]
         assert result["ratios"][count].keys() == _PEERS - set(result["missing"])
-        assert all(ratio.keys() == {"podium", "podium_pixels"} for ratio in result["ratios"][count].values())
+        assert all(ratio.keys() == set(bench.OURS) for ratio in result["ratios"][count].values())
         assert result["feed"][count]["share"]["median"] > 0
     assert result["machine"]["cores"] >= 1
     assert json.loads(json.dumps(result)) == result
@@ -44,9 +46,9 @@ def test_every_pipeline_is_measured_at_every_thread_count_or_named_as_missing(re
 
 def test_the_table_names_every_pipeline_and_what_is_missing(result):
     text = io.StringIO()
-    bench.show({**result, "missing": ["dali"]}, Console(width=160, file=text))
+    show({**result, "missing": ["dali"]}, Console(width=160, file=text))
     for name in result["threads"]["1"]:
-        assert bench._LABELS[name] in text.getvalue()
+        assert LABELS[name] in text.getvalue()
     assert "DALI, CPU, antialiased: not installed" in text.getvalue()
     assert "make install EXTRAS=bench" in text.getvalue()
     assert "MB after 640 images" in text.getvalue()
@@ -98,11 +100,11 @@ def test_every_installed_peer_goes_through_the_whole_workload_in_each_turn(small
 
 
 def test_a_peer_that_is_not_installed_is_named(small_data, monkeypatch):
-    for module in ("tensorflow", "nvidia.dali"):
+    for module in ("tensorflow", "nvidia.dali", "cv2", "grain", "spdl.io"):
         monkeypatch.setitem(sys.modules, module, None)  # makes the import fail
     work, _ = bench._workload(bench._loader(ImageSet.open(small_data, "train"), "bytes", 1, 16))
     peers, missing = input_peers.build(work)
-    assert (list(peers), missing) == (["pillow"], ["tfdata", "dali"])
+    assert (list(peers), missing) == (["pillow"], [name for name in input_peers.PEERS if name != "pillow"])
 
 
 def test_memory_does_not_grow_with_the_images_that_went_by(small_data):
@@ -110,3 +112,16 @@ def test_memory_does_not_grow_with_the_images_that_went_by(small_data):
     assert list(result["resident_mb"]) == ["1280", "3712", "6016"]
     # One batch is 1.6 MB and 37 of them went by between the first mark and the last.
     assert result["growth_mb"] < 8
+
+
+def test_a_source_of_one_image_a_class_needs_no_split(tmp_path, monkeypatch):
+    """Held-out images would leave a class none to train on; a benchmark trains nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for label in range(3):
+        (tmp_path / "in" / str(label)).mkdir(parents=True)
+        (tmp_path / "in" / str(label) / "1.jpg").write_bytes(jpeg(label))
+    assert len(bench._open(str(tmp_path / "in"))) == 3
+    (tmp_path / "in").rename(tmp_path / "validation")
+    (tmp_path / "all").mkdir()
+    (tmp_path / "validation").rename(tmp_path / "all" / "validation")
+    assert len(bench._open(str(tmp_path / "all"))) == 3

@@ -41,9 +41,9 @@ def jpeg(seed: int, size: tuple[int, int] = (24, 16), mode: str = "RGB", **optio
     return out.getvalue()
 
 
-def undecodable_jpeg() -> bytes:
+def undecodable_jpeg(size: tuple[int, int] = (200, 200)) -> bytes:
     """Sound by its markers, but its scan asks for Huffman tables that are not there."""
-    image = bytearray(jpeg(1, (200, 200)))
+    image = bytearray(jpeg(1, size))
     image[image.index(b"\xff\xda") + 6] = 0x33
     return bytes(image)
 

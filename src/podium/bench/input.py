@@ -10,17 +10,18 @@ import jax
 import numpy as np
 import psutil
 from jax.sharding import NamedSharding
-from rich.console import Console
-from rich.table import Table
 
 from podium.bench import input_peers, timing
-from podium.bench.input_peers import Turn, Workload
+from podium.bench.input_peers import PEERS, Turn, Workload
 from podium.data import decode
+from podium.data.dataset.manifest import read_manifest
 from podium.data.dataset.shards import ImageSet
 from podium.data.input.augment import train_crops
+from podium.data.input.cache import Cache
 from podium.data.input.loader import TrainLoader
 from podium.data.input.prefetch import Feed
 from podium.data.prepare.locate import locate
+from podium.data.prepare_options import PrepareOptions
 from podium.errors import UserError
 from podium.mesh import batch_sharding, build_mesh, find_devices
 from podium.recipe.reading import from_dict
@@ -29,26 +30,44 @@ from podium.report.terminal import Terminal
 
 BATCH = 128
 BATCHES_PER_TURN = 4  # about a third of a second on two cores, short beside a machine's moods
-_LABELS = {
+OURS = {
     "podium": "Podium, JPEG bytes cached",
+    "podium_whole": "Podium, the same without seek indexes",
     "podium_pixels": "Podium, pixels cached",
-    "tfdata": "tf.data, decode_and_crop_jpeg",
-    "dali": "DALI, CPU, antialiased",
-    "pillow": "Pillow, thread pool",
 }
-_PACKAGES = {"tfdata": "tensorflow-cpu", "dali": "nvidia-dali-cuda120", "pillow": "pillow"}
 
 
 def run(
     data: str | None,
     threads: tuple[int, ...],
     rounds: int,
+    *,
     image_size: int = 224,
     memory_images: int = 0,
 ) -> dict[str, Any]:
     """Images per second of every pipeline at each thread count, Podium's ratio to each peer, the feed's share of the
     decoder's rate, and the memory over `memory_images`. `data` is a prepared directory or any source; None is the
     demo."""
+    _check(threads, rounds, memory_images)
+    images = _open(data)
+    result: dict[str, Any] = {key: {} for key in ("threads", "ratios", "spread", "feed")}
+    for count in threads:
+        rates, missing = _rates(images, count, rounds, image_size)
+        for part, figures in _figures(rates).items():
+            result[part][str(count)] = figures
+    if memory_images:
+        result["memory"] = memory(images, memory_images, max(threads), image_size)
+    packages = {peer.package for name, peer in PEERS.items() if name not in missing}
+    return {
+        **result,
+        "missing": missing,
+        "turns": {"rounds": rounds, "batch": BATCH, "batches_per_turn": BATCHES_PER_TURN, "image_size": image_size},
+        "data": _about(images),
+        "machine": timing.machine("jax", "numpy", *sorted(packages)),
+    }
+
+
+def _check(threads: tuple[int, ...], rounds: int, memory_images: int) -> None:
     for count in threads:
         if count < 1:
             raise UserError(f"threads={count}; a pipeline needs 1 or more, for example --threads 1 2")
@@ -59,30 +78,44 @@ def run(
             f"memory_images={memory_images}; growth shows over more than {BATCH}, a batch: for example "
             f"--memory-images 100000, or leave it out"
         )
+
+
+def _open(data: str | None) -> ImageSet:
+    """The training images, or whatever split there is; nothing is held out, since nothing is trained."""
     terminal = Terminal(quiet=True)
-    images = ImageSet.open(locate(data, say=terminal.note, progress=terminal.preparing), "train")
-    result: dict[str, Any] = {key: {} for key in ("threads", "ratios", "spread", "feed")}
-    for count in threads:
-        rates, missing = _rates(images, count, rounds, image_size)
-        peers = [name for name in _PACKAGES if name not in missing]
-        spreads = {name: timing.spread(rates[name]) for name in rates}
-        key = str(count)
-        result["threads"][key] = {name: spreads[name]["median"] for name in ("podium", "podium_pixels", *peers)}
-        result["spread"][key] = {name: spreads[name] for name in ("podium", "podium_pixels", *peers)}
-        result["ratios"][key] = {
-            peer: {name: timing.ratios(rates, name, peer) for name in ("podium", "podium_pixels")} for peer in peers
-        }
-        result["feed"][key] = {
+    directory = locate(data, PrepareOptions(), say=terminal.note, progress=terminal.preparing)
+    splits = read_manifest(directory).splits
+    return ImageSet.open(directory, "train" if "train" in splits else next(iter(splits)))
+
+
+def _about(images: ImageSet) -> dict[str, Any]:
+    every = np.arange(len(images))
+    stored = int(images.images.buffers(every).sizes.sum())
+    indexes = int(images.indexes.buffers(every).sizes.sum())
+    return {
+        "images": len(images),
+        "content_hash": images.content_hash,
+        "decoder": decode.backend(),
+        "mean_bytes": round(stored / len(images)),
+        "index_share": round(indexes / stored, 4),
+    }
+
+
+def _figures(rates: dict[str, list[float]]) -> dict[str, dict[str, Any]]:
+    spreads = {name: timing.spread(rates[name]) for name in rates}
+    measured = [name for name in rates if name in OURS or name in PEERS]
+    return {
+        "threads": {name: spreads[name]["median"] for name in measured},
+        "spread": {name: spreads[name] for name in measured},
+        "ratios": {
+            peer: {name: timing.ratios(rates, name, peer) for name in OURS} for peer in measured if peer in PEERS
+        },
+        "feed": {
             "feed": spreads["feed"],
             "decoder": spreads["decoder"],
             "share": timing.ratios(rates, "feed", "decoder"),
-        }
-    shape = {"rounds": rounds, "batch": BATCH, "batches_per_turn": BATCHES_PER_TURN, "image_size": image_size}
-    about = {"images": len(images), "content_hash": images.content_hash, "decoder": decode.backend()}
-    if memory_images:
-        result["memory"] = memory(images, memory_images, max(threads), image_size)
-    versions = timing.machine("jax", "numpy", *(_PACKAGES[peer] for peer in peers))
-    return {**result, "missing": missing, "turns": shape, "data": about, "machine": versions}
+        },
+    }
 
 
 def memory(images: ImageSet, images_total: int, threads: int, image_size: int) -> dict[str, Any]:
@@ -101,48 +134,23 @@ def memory(images: ImageSet, images_total: int, threads: int, image_size: int) -
     return {"resident_mb": resident_mb, "growth_mb": round(last - first, 1), "images": steps * BATCH}
 
 
-def show(result: dict[str, Any], console: Console) -> None:
-    """The result as a table for a person."""
-    counts = list(result["threads"])
-    table = Table(title=f"images/s to {result['turns']['image_size']} px: median (least – most)")
-    table.add_column("pipeline")
-    for count in counts:
-        table.add_column(f"{count} thread{'s' if count != '1' else ''}", justify="right")
-        table.add_column("Podium is", justify="right")
-    for name in result["threads"][counts[0]]:
-        cells = []
-        for count in counts:
-            rate = result["spread"][count][name]
-            ratio = result["ratios"][count].get(name)
-            cells.append(f"{rate['median']:,.0f} ({rate['least']:,.0f} – {rate['most']:,.0f})")
-            cells.append(f"{ratio['podium']['median']:.2f} ×" if ratio else "")
-        table.add_row(_LABELS[name], *cells)
-    console.print(table)
-    for count in counts:
-        share = result["feed"][count]["share"]["median"]
-        console.print(f"{count} threads: batches reach the device at {share:.1%} of the decoder's own rate")
-    if "memory" in result:
-        marks = ", ".join(f"{mb:,.0f} MB after {int(n):,}" for n, mb in result["memory"]["resident_mb"].items())
-        console.print(f"resident memory: {marks} images")
-    for name in result["missing"]:
-        console.print(f"{_LABELS[name]}: not installed, left out; make install EXTRAS=bench brings it")
-
-
 def _rates(images: ImageSet, threads: int, rounds: int, image_size: int) -> tuple[dict[str, list[float]], list[str]]:
     """The rates of all, taking turns, and the peers that are missing."""
-    loaders = {level: _loader(images, level, threads, image_size) for level in ("bytes", "pixels")}
-    work, flips = _workload(loaders["bytes"])
+    seeking, pixels, whole = (_loader(images, level, threads, image_size) for level in ("bytes", "pixels", "bytes"))
+    whole.cache = Cache(images, "bytes", threads, seek=False)
+    work, flips = _workload(seeking)
     peers, missing = input_peers.build(work)
     turns = {
-        "podium": _podium(loaders["bytes"]),
-        "podium_pixels": _podium(loaders["pixels"]),
+        "podium": _podium(seeking),
+        "podium_whole": _podium(whole),
+        "podium_pixels": _podium(pixels),
         **peers,
-        "feed": _feed(loaders["bytes"]),
+        "feed": _feed(seeking),
         "decoder": _decoder(work, flips),
     }
     rates = timing.alternate(turns, rounds)
-    for loader in loaders.values():
-        loader.cache.close()
+    for loader in (seeking, pixels, whole):
+        loader.close()
     return rates, missing
 
 
@@ -175,6 +183,7 @@ def _podium(loader: TrainLoader) -> Turn:
     batch = loader.new_batch()
 
     def turn() -> int:
+        loader.draws.forget()  # every turn draws the same steps: it shall not find them drawn
         for step in range(BATCHES_PER_TURN):
             loader.fill(batch, step)
         return BATCHES_PER_TURN * BATCH
@@ -186,6 +195,7 @@ def _feed(loader: TrainLoader) -> Turn:
     sharding = _sharding()
 
     def turn() -> int:
+        loader.draws.forget()
         with Feed(loader, range(BATCHES_PER_TURN), sharding, BATCH) as feed:
             for batch in feed:
                 jax.block_until_ready(batch)
@@ -195,14 +205,24 @@ def _feed(loader: TrainLoader) -> Turn:
 
 
 def _decoder(work: Workload, flips: list[np.ndarray]) -> Turn:
+    """The decoder alone, with indexes, on addresses and boxes that are known beforehand."""
     out = np.empty((BATCH, work.image_size, work.image_size, 3), np.uint8)
+    indexes = [[_index(file) for file in files] for files in work.files]
+    places = [(decode.Buffers.of(f), decode.Buffers.of(i)) for f, i in zip(work.files, indexes, strict=True)]
 
     def turn() -> int:
-        for files, boxes, flip in zip(work.files, work.boxes, flips, strict=True):
-            decode.decode_batch(files, boxes, flip, out, work.threads)
-        return work.images
+        for (files, index), boxes, flip in zip(places, work.boxes, flips, strict=True):
+            decode.decode_batch(files, boxes, flip, out, work.threads, indexes=index)
+        return work.images if indexes else 0  # the byte strings stay as long as their addresses are used
 
     return turn
+
+
+def _index(file: np.ndarray) -> bytes | None:
+    try:
+        return decode.build_index(file)
+    except decode.DecodeError:
+        return None
 
 
 def _sharding() -> NamedSharding:

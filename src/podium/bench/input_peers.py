@@ -8,12 +8,15 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from PIL import Image
 
 Turn = Callable[[], int]
 """Goes through the whole workload and gives the number of images."""
+
+FileAndBox = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -34,25 +37,38 @@ class Workload:
         return sum(map(len, self.files))
 
 
+@dataclass(frozen=True)
+class Peer:
+    label: str
+    package: str
+    """As pip calls it."""
+    make: Callable[[Workload], Turn]
+    """Raises ImportError where the package is not installed."""
+
+
 def build(work: Workload) -> tuple[dict[str, Turn], list[str]]:
     """The peers that are installed, and the names of those that are not."""
     built, missing = {}, []
-    for name, make in {"tfdata": _tfdata, "dali": _dali, "pillow": _pillow}.items():
+    for name, peer in PEERS.items():
         try:
-            built[name] = make(work)
+            built[name] = peer.make(work)
         except ImportError:
             missing.append(name)
     return built, missing
 
 
-def _tfdata(work: Workload) -> Turn:
+def _tfdata(work: Workload, *, same_quality: bool) -> Turn:
+    """As people use it: a quick DCT, and a resize that leaves pixels out. Or as accurate as the others."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # else it tells of the GPU that it does not find
     import tensorflow as tf
 
+    dct = "INTEGER_ACCURATE" if same_quality else ""
+
     def one(jpeg: "tf.Tensor", window: "tf.Tensor") -> "tf.Tensor":
-        crop = tf.image.decode_and_crop_jpeg(jpeg, window, channels=3)
+        crop = tf.image.decode_and_crop_jpeg(jpeg, window, channels=3, dct_method=dct)
+        small = tf.image.resize(crop, [work.image_size] * 2, antialias=same_quality)
         # As uint8, like all the others: float32 batches are four times as large, and tf.data is then 20 % slower.
-        return tf.cast(tf.image.resize(crop, [work.image_size] * 2), tf.uint8)
+        return tf.cast(small, tf.uint8)
 
     jpegs = tf.constant([file.tobytes() for files in work.files for file in files])
     windows = np.concatenate(work.boxes)[:, [1, 0, 3, 2]]
@@ -123,3 +139,83 @@ def _pillow(work: Workload) -> Turn:
         return work.images
 
     return turn
+
+
+def _opencv(work: Workload) -> Turn:
+    one = _opencv_crop(work.image_size)
+    pool = ThreadPoolExecutor(work.threads, thread_name_prefix="bench-opencv")
+
+    def turn() -> int:
+        images = 0
+        for batch in zip(work.files, work.boxes, strict=True):
+            images += len(np.stack(list(pool.map(one, zip(*batch, strict=True)))))
+        return images
+
+    return turn
+
+
+def _opencv_crop(size: int) -> Callable[[FileAndBox], np.ndarray]:
+    import cv2
+
+    cv2.setNumThreads(1)  # one image a thread: its own would be more than were given
+
+    def one(item: FileAndBox) -> np.ndarray:
+        jpeg, (x, y, width, height) = item
+        whole = cv2.imdecode(jpeg, cv2.IMREAD_COLOR_RGB)
+        return cv2.resize(whole[y : y + height, x : x + width], (size, size), interpolation=cv2.INTER_LINEAR)
+
+    return one
+
+
+def _grain(work: Workload) -> Turn:
+    """Grain has no decoder of its own; here it has the quickest of Python's."""
+    import grain
+
+    one = _opencv_crop(work.image_size)
+    items = [item for batch in zip(work.files, work.boxes, strict=True) for item in zip(*batch, strict=True)]
+    reading = grain.ReadOptions(num_threads=work.threads, prefetch_buffer_size=2 * len(work.files[0]))
+    data = grain.MapDataset.source(items).map(one).to_iter_dataset(reading).batch(len(work.files[0]))
+
+    def turn() -> int:
+        return sum(len(batch) for batch in data)
+
+    return turn
+
+
+def _spdl(work: Workload) -> Turn:
+    import spdl.io
+    from spdl.pipeline import PipelineBuilder
+
+    def one(item: FileAndBox) -> "spdl.io.ImageFrames":
+        jpeg, (x, y, width, height) = item
+        scale = f"scale={work.image_size}:{work.image_size}:flags=bilinear"
+        filters = f"crop={width}:{height}:{x}:{y}:exact=1,{scale},format=rgb24"
+        return spdl.io.decode_packets(spdl.io.demux_image(jpeg.tobytes()), filter_desc=filters)
+
+    def together(frames: "list[spdl.io.ImageFrames]") -> np.ndarray:
+        return spdl.io.to_numpy(spdl.io.convert_frames(frames))
+
+    items = [item for batch in zip(work.files, work.boxes, strict=True) for item in zip(*batch, strict=True)]
+    try:
+        one(items[0])
+    except RuntimeError as error:  # SPDL is there, but none of the FFmpeg libraries that it looks for
+        raise ImportError(str(error)) from error
+
+    def turn() -> int:
+        stages = PipelineBuilder().add_source(items).pipe(one, concurrency=work.threads)
+        stages = stages.aggregate(len(work.files[0])).pipe(together).add_sink(2)
+        with stages.build(num_threads=work.threads).auto_stop() as pipeline:
+            return sum(len(batch) for batch in pipeline)
+
+    return turn
+
+
+PEERS = {
+    "tfdata": Peer("tf.data, as people use it", "tensorflow-cpu", partial(_tfdata, same_quality=False)),
+    "tfdata_same": Peer("tf.data, accurate and antialiased", "tensorflow-cpu", partial(_tfdata, same_quality=True)),
+    "dali": Peer("DALI, CPU, antialiased", "nvidia-dali-cuda120", _dali),
+    "opencv": Peer("OpenCV, thread pool", "opencv-python-headless", _opencv),
+    "grain": Peer("Grain, OpenCV decodes", "grain", _grain),
+    "spdl": Peer("SPDL", "spdl", _spdl),
+    "pillow": Peer("Pillow, thread pool, antialiased", "pillow", _pillow),
+}

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from podium.bench import accuracy as bench_accuracy
-from podium.bench import accuracy_page, pod_page
+from podium.bench import accuracy_page, input_table, pod_page
 from podium.bench import allreduce as bench_allreduce
 from podium.bench import input as bench_input
 from podium.bench import pod as bench_pod
@@ -54,7 +54,7 @@ def pod(command: BenchPod) -> dict[str, Any]:
 def input_rate(command: BenchInput) -> dict[str, Any]:
     console = Console(stderr=command.json, markup=False)
     result = bench_input.run(command.data, command.threads, command.rounds, memory_images=command.memory_images)
-    bench_input.show(result, console)
+    input_table.show(result, console)
     return result
 
 

@@ -21,7 +21,7 @@ class PrepareOptions:
     seed: Annotated[int, arg(metavar="N")] = 0
     """Seed of the stored order and of the held-out share."""
     check: Literal["header", "decode"] = "header"
-    """header: check markers, dimensions and end marker (5 µs an image). decode: every pixel too (milliseconds)."""
+    """header: check markers, end marker and, from 128 × 128 pixels on, every code. decode: every pixel too (slow)."""
     strict: Annotated[bool, arg(help_behavior_hint="")] = False
     """Stop at the first unusable image instead of leaving it out."""
     workers: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: one per core)")] = None

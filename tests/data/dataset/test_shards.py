@@ -16,7 +16,7 @@ from tests.support.made_sources import CLASSES, jpeg
 
 from podium.data.dataset import shards as shards_module
 from podium.data.dataset.manifest import MANIFEST, WORK, read_manifest, write_manifest
-from podium.data.dataset.shards import ImageSet, ShardWriter, shard_count, verify, write_split
+from podium.data.dataset.shards import ImageSet, Row, ShardWriter, shard_count, verify, write_split
 from podium.errors import UserError
 
 
@@ -46,6 +46,7 @@ def test_pyarrow_alone_reads_a_shard(tmp_path: Path) -> None:
     images = _write(tmp_path)
     table = pa.ipc.open_file(str(tmp_path / "train-00000-of-00001.arrow")).read_all()
     kinds = {"image": "large_binary", "label": "int32", "width": "int32", "height": "int32", "name": "string"}
+    kinds["index"] = "binary"
     assert {field.name: str(field.type) for field in table.schema} == kinds
     assert table["image"].to_pylist() == [image for image, _, _ in images]
 
@@ -80,11 +81,16 @@ def test_record_batches_never_show(
     ):
         patch.setattr(shards_module, "_BATCH_BYTES", batch_bytes)
         for i, content in enumerate(contents):
-            writer.add(content, i % 3, 1, 1, str(i))
+            writer.add(Row(content, i % 3, 1, 1, str(i), bytes([i]) * (i % 4) or None))
     write_manifest(directory, CLASSES, {"train": [writer.shard]}, plan="")
     opened = ImageSet.open(directory, "train")
     assert [opened.image(i).tobytes() for i in range(len(opened))] == contents
     assert [opened.name(i) for i in range(len(opened))] == [str(i) for i in range(len(sizes))]
+    assert [opened.indexes[i].tobytes() for i in range(len(opened))] == [
+        bytes([i]) * (i % 4) for i in range(len(sizes))
+    ]
+    order = np.random.default_rng(0).permutation(len(sizes))
+    assert [view.tobytes() for view in opened.images.buffers(order).views()] == [contents[i] for i in order]
 
 
 def test_threads_read_the_same(tmp_path: Path) -> None:

@@ -185,9 +185,9 @@ def test_leaving_early_ends_the_thread():
 def test_the_cache_keeps_what_it_was_asked_for(small_data):
     images = ImageSet.open(small_data, "train")
     cache = Cache(images, "pixels", threads=2)
-    cache.read_ahead(range(5))
-    assert sorted(cache._kept) == [0, 1, 2, 3, 4]
-    assert all(cache._kept[i].shape[:2] == tuple(images.sizes[i][::-1]) for i in range(5))
+    cache.read_ahead(np.arange(5))
+    assert cache.kept() == {0, 1, 2, 3, 4}
+    assert all(cache._pixels[i].shape[:2] == tuple(images.sizes[i][::-1]) for i in range(5))
 
 
 @pytest.mark.parametrize("level", ["bytes", "pixels"])
@@ -198,7 +198,7 @@ def test_reading_ahead_takes_the_share_of_this_host_and_no_more(small_data, leve
     loader = TrainLoader(images, r, rows)
     loader.read_ahead(first_step=0)
     loader._reader.join()
-    assert set(loader.cache._kept) == set(range(len(images) // 2))
+    assert loader.cache.kept() == set(range(len(images) // 2))
     loader.close()
 
 
@@ -208,7 +208,7 @@ def test_closing_ends_the_reading_ahead(small_data):
     loader.close()
     loader.read_ahead(first_step=0)
     loader._reader.join()
-    assert not loader.cache._kept
+    assert not loader.cache.kept()
 
 
 def test_a_mistaken_choice_of_decoder_is_told_before_a_thread_reads_ahead(small_data, monkeypatch):

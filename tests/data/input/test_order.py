@@ -68,10 +68,10 @@ def test_mix_is_splitmix64():
 
 def test_uniform_draws_are_uniform_and_independent_of_the_batch():
     keys = counter_rng.key(0, 1, np.arange(20_000))
-    draws = counter_rng.uniform(keys, 2)
+    draws = counter_rng.uniform(keys, 0, 2)
     assert abs(draws.mean() - 0.5) < 0.01
     assert abs(np.corrcoef(draws.T)[0, 1]) < 0.02
-    np.testing.assert_array_equal(draws[5:9], counter_rng.uniform(keys[5:9], 2))
+    np.testing.assert_array_equal(draws[5:9], counter_rng.uniform(keys[5:9], 0, 2))
 
 
 @given(images=st.integers(1, 300), batch=st.integers(1, 64))

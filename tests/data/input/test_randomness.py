@@ -74,7 +74,7 @@ def test_uniform_numbers_are_uniform_and_independent_whatever_makes_the_key():
         counter_rng.key(0, np.arange(20_000), 5),  # epochs
         counter_rng.key(np.arange(20_000), 0, 5),  # seeds
     ):
-        draws = counter_rng.uniform(keys, 6)
+        draws = counter_rng.uniform(keys, 0, 6)
         for column in draws.T:
             assert_uniform(np.bincount((column * 64).astype(int), minlength=64))
         assert_independent(*draws.T, np.roll(draws[:, 0], 1))

@@ -51,13 +51,13 @@ def allocated(work):
 def test_listing_a_shard_costs_its_rows_whatever_the_archives(count):
     rows, tasks, labels = laid_out(count)
     transfer = Transfer.__new__(Transfer)
-    transfer._rows, transfer._labels = rows, labels
+    transfer._rows = rows.append_column("label", pa.array(labels))
     shard = tasks[0].rows[:1000]
     listed = []
     held = allocated(lambda: listed.extend(transfer._listed(shard)))
-    names = [row["name"] for row, _ in listed]
+    names = [row["name"] for row in listed]
     assert names == rows["name"].take(shard).to_pylist()
-    assert [row["path"] for row, _ in listed] == [f"/data/part-{name.split('/')[1][3:8]}.tar" for name in names]
+    assert [row["path"] for row in listed] == [f"/data/part-{name.split('/')[1][3:8]}.tar" for name in names]
     assert held < 400 * len(shard)  # with a table in pieces: 80 bytes of every image of the source
 
 

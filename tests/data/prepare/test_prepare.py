@@ -356,11 +356,15 @@ def test_images_whose_names_are_not_utf8_are_left_out_and_listed(tmp_path: Path)
         prepare(nothing_else, tmp_path / "out-b", PrepareOptions(validation_share=0.1))
 
 
-def test_a_damaged_scan_is_found_where_asked(tmp_path: Path) -> None:
-    source = _folder(tmp_path / "in", folder_files() | {"train/cat/noise.jpg": undecodable_jpeg()})
-    assert prepare(source, tmp_path / "a").left_out == ()
+def test_a_damaged_scan_is_found_where_an_index_is_built_and_else_where_asked(tmp_path: Path) -> None:
+    damaged = {f"train/cat/{side}.jpg": undecodable_jpeg((side, side)) for side in (64, 200)}
+    source = _folder(tmp_path / "in", folder_files() | damaged)
+    left_out = prepare(source, tmp_path / "a").left_out
+    assert [(item.name, item.reason) for item in left_out] == [
+        ("train/cat/200.jpg", "does not decode: the JPEG data are corrupt")
+    ]
     left_out = prepare(source, tmp_path / "b", PrepareOptions(check="decode")).left_out
-    assert [item.name for item in left_out] == ["train/cat/noise.jpg"]
+    assert sorted(item.name for item in left_out) == ["train/cat/200.jpg", "train/cat/64.jpg"]
 
 
 def test_other_formats_are_reencoded_and_counted(tmp_path: Path) -> None:

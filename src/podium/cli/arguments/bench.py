@@ -54,7 +54,7 @@ class BenchPod(Command):
 
 @dataclass(frozen=True)
 class BenchInput(Command):
-    """Compare the input pipeline with tf.data, DALI and Pillow: images per second, same files and crops."""
+    """Compare the input pipeline with tf.data, DALI, OpenCV and others: images per second on the same files."""
 
     data: Annotated[str | None, option("PATH", "the demo's images")] = None
     """A prepared directory, or any source that `podium prepare` takes."""

@@ -6,6 +6,7 @@ import io
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -81,9 +82,15 @@ def jpeg_header(image: bytes) -> JpegHeader:
     raise BadImage("truncated: the JPEG ends inside its header")
 
 
-def trainable_jpeg(image: bytes, decode: Callable[[bytes], object] | None = None) -> tuple[bytes, int, int, bool]:
-    """(JPEG, width, height, re-encoded?): the very same bytes if every decoder reads them, else a
-    re-encoding.
+class Trainable(NamedTuple):
+    jpeg: bytes
+    width: int
+    height: int
+    reencoded: bool
+
+
+def trainable_jpeg(image: bytes, decode: Callable[[bytes], object] | None = None) -> Trainable:
+    """The very same bytes if every decoder reads them, else a re-encoding.
 
     `decode`, where given, decodes the whole of an original; its DecodeError becomes the reason.
     """
@@ -98,12 +105,12 @@ def trainable_jpeg(image: bytes, decode: Callable[[bytes], object] | None = None
                     decode(image)
                 except DecodeError as error:
                     raise BadImage(f"does not decode: {error}") from error
-            return image, header.width, header.height, False
+            return Trainable(image, header.width, header.height, False)
         kind = f"a JPEG of {header.bits} bits, {header.components} components, frame type 0x{header.frame:X},"
         if header.bits == 12:
-            return _saved(_of_twelve_bits(image)), header.width, header.height, True
+            return Trainable(_saved(_of_twelve_bits(image)), header.width, header.height, True)
     jpeg, (width, height) = _reencode(image, kind)
-    return jpeg, width, height, True
+    return Trainable(jpeg, width, height, True)
 
 
 def _reencode(image: bytes, kind: str) -> tuple[bytes, tuple[int, int]]:

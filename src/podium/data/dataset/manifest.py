@@ -13,7 +13,9 @@ from podium.errors import UserError
 from podium.host.files import write_atomic
 
 _FAMILY = "podium-shards-"
-FORMAT = f"{_FAMILY}1"
+FORMAT = f"{_FAMILY}2"
+"""Of what is written. Format 1, of Podium 0.1, had no column `index` and is still read."""
+_READABLE = (f"{_FAMILY}1", FORMAT)
 MANIFEST = "manifest.json"
 WORK = ".prepare"
 """The folder inside an output directory where `prepare` keeps its journal until the manifest is written."""
@@ -25,21 +27,27 @@ class Shard:
     images: int
     bytes: int
     sha256: str
+    """Of the file."""
+    content_sha256: str = ""
+    """Of images, labels, sizes and names: not of what can be made from them. Format 1 has none."""
 
 
 @dataclass(frozen=True)
 class Manifest:
     classes: tuple[str, ...]
     splits: dict[str, tuple[Shard, ...]]
+    format: str
     plan: str
     """A hash of what the shards were made from: a second run of the same preparation recognises its own
     work."""
 
     @property
     def content_hash(self) -> str:
-        """Of classes, order and every stored byte; the same on every machine."""
-        hashes = {name: [shard.sha256 for shard in shards] for name, shards in self.splits.items()}
-        text = json.dumps([FORMAT, self.classes, hashes], sort_keys=True)
+        """SHA-256 of classes, order and every image with its label; the same on every machine."""
+        hashes = {
+            name: [shard.content_sha256 or shard.sha256 for shard in shards] for name, shards in self.splits.items()
+        }
+        text = json.dumps([self.format, self.classes, hashes], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def images(self, split: str) -> int:
@@ -54,7 +62,7 @@ def write_manifest(
     directory: str | Path, classes: Sequence[str], splits: Mapping[str, Sequence[Shard]], plan: str
 ) -> Manifest:
     """The last file written: it makes the directory a finished one."""
-    manifest = Manifest(tuple(classes), {name: tuple(shards) for name, shards in splits.items()}, plan)
+    manifest = Manifest(tuple(classes), {name: tuple(shards) for name, shards in splits.items()}, FORMAT, plan)
     text = {
         "format": FORMAT,
         "content_hash": manifest.content_hash,
@@ -96,11 +104,11 @@ def read_manifest(directory: str | Path) -> Manifest:
         raise damaged(directory / MANIFEST, error) from error
     try:
         found = json.loads(text)
-        if found["format"] != FORMAT:
-            how = f"prepare it again with this Podium, which reads {FORMAT!r}"
+        if found["format"] not in _READABLE:
+            how = f"prepare it again with this Podium, which reads {' and '.join(_READABLE)}"
             raise UserError(f"{directory} has the format {found['format']!r}; {how}")
         splits = {name: tuple(Shard(**shard) for shard in split["shards"]) for name, split in found["splits"].items()}
-        manifest = Manifest(tuple(found["classes"]), splits, found["plan"])
+        manifest = Manifest(tuple(found["classes"]), splits, found["format"], found["plan"])
         if found["content_hash"] != manifest.content_hash:
             raise ValueError("its hashes do not add up")
         if any(Path(shard.file).name != shard.file for shards in splits.values() for shard in shards):

@@ -3,20 +3,25 @@ them through `ShardWriter`; training opens one split as an `ImageSet`, whose ima
 mapped files. Nothing here decodes a JPEG or decides an order.
 
     DIR/manifest.json
-    DIR/train-00000-of-00004.arrow   columns: image, label, width, height, name
+    DIR/train-00000-of-00004.arrow   columns: image, label, width, height, name, index
 """
 
+import hashlib
+import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from podium.data.dataset.column import ByteColumn
 from podium.data.dataset.jpeg import jpeg_header
-from podium.data.dataset.manifest import Manifest, Shard, damaged, read_manifest
+from podium.data.dataset.manifest import FORMAT, Manifest, Shard, damaged, read_manifest
+from podium.data.dataset.seek import build_index
 from podium.errors import UserError
 from podium.host.files import replacing, sha256
 
@@ -27,8 +32,10 @@ _SCHEMA = pa.schema(
         ("width", pa.int32()),
         ("height", pa.int32()),
         ("name", pa.string()),
+        ("index", pa.binary()),  # the decoder's seek index, null where there is none
     ]
 )
+_SCHEMA_1 = _SCHEMA.remove(_SCHEMA.get_field_index("index"))
 _SHARD_BYTES = 256 * 2**20
 _SHARDS_LEAST = 8  # a small set still keeps several cores at work …
 _SHARD_IMAGES_LEAST = 1000  # … unless it is tiny
@@ -46,6 +53,18 @@ def shard_name(split: str, index: int, count: int) -> str:
     return f"{split}-{index:05d}-of-{count:05d}.arrow"
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is stored of an image."""
+
+    image: bytes
+    label: int
+    width: int
+    height: int
+    name: str
+    index: bytes | None
+
+
 class ShardWriter:
     """Collects the rows of one shard and writes them in bounded memory."""
 
@@ -53,8 +72,8 @@ class ShardWriter:
     """Known at the end of `open`'s block, when the file is whole and on the disk and has its name."""
 
     def __init__(self, file: pa.ipc.RecordBatchFileWriter) -> None:
-        self._file = file
-        self._rows: list[tuple[bytes, int, int, int, str]] = []
+        self._file, self._content = file, hashlib.sha256()
+        self._rows: list[Row] = []
         self._rows_bytes = self._written = 0
 
     @classmethod
@@ -66,40 +85,47 @@ class ShardWriter:
                 writer = cls(file)
                 yield writer
                 writer._flush()
-            writer.shard = Shard(path.name, writer._written, temporary.stat().st_size, sha256(temporary))
+            size_bytes, content = temporary.stat().st_size, writer._content.hexdigest()
+            writer.shard = Shard(path.name, writer._written, size_bytes, sha256(temporary), content)
 
-    def add(self, image: bytes, label: int, width: int, height: int, name: str) -> None:
-        self._rows.append((image, label, width, height, name))
-        self._rows_bytes += len(image)
+    def add(self, row: Row) -> None:
+        self._rows.append(row)
+        self._rows_bytes += len(row.image)
         if self._rows_bytes >= _BATCH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if not self._rows:
             return
-        images, labels, widths, heights, names = zip(*self._rows, strict=True)
-        ends = np.cumsum([0, *map(len, images)], dtype=np.int64)
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(images))]
+        rows, self._rows, self._rows_bytes = self._rows, [], 0
+        ends = np.cumsum([0, *(len(row.image) for row in rows)], dtype=np.int64)
+        images = b"".join(row.image for row in rows)
+        numbers = np.array([(row.label, row.width, row.height) for row in rows], np.int32).T.copy()
+        names = [row.name for row in rows]
         columns = [
-            pa.Array.from_buffers(pa.large_binary(), len(images), buffers),
-            *(pa.array(np.array(column, dtype=np.int32)) for column in (labels, widths, heights)),
+            pa.Array.from_buffers(pa.large_binary(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(images)]),
+            *map(pa.array, numbers),
             pa.array(names, pa.string()),
+            pa.array([row.index for row in rows], pa.binary()),
         ]
         self._file.write_batch(pa.record_batch(columns, schema=_SCHEMA))
-        self._written += len(images)
-        self._rows, self._rows_bytes = [], 0
+        parts = (images, ends.tobytes(), numbers.tobytes(), json.dumps(names).encode())
+        for part in parts:
+            self._content.update(part)
+        self._written += len(rows)
 
 
 def write_split(directory: str | Path, split: str, images: Iterable[tuple[bytes, int, str]], count: int) -> list[Shard]:
     """The shards of one split from `count` images (JPEG, label, name), in order: for data that is made, not
     found."""
     shards_wanted, rows, shards = shard_count(count, 0), iter(images), []
-    for index in range(shards_wanted):
-        first, last = (count * i // shards_wanted for i in (index, index + 1))
-        with ShardWriter.open(Path(directory) / shard_name(split, index, shards_wanted)) as writer:
+    for number in range(shards_wanted):
+        first, last = (count * i // shards_wanted for i in (number, number + 1))
+        with ShardWriter.open(Path(directory) / shard_name(split, number, shards_wanted)) as writer:
             for jpeg, label, name in islice(rows, last - first):
                 header = jpeg_header(jpeg)
-                writer.add(jpeg, label, header.width, header.height, name)
+                index = build_index(jpeg, header.width, header.height)
+                writer.add(Row(jpeg, label, header.width, header.height, name, index))
         shards.append(writer.shard)
     return shards
 
@@ -120,10 +146,16 @@ class ImageSet:
         self.classes: tuple[str, ...] = manifest.classes
         self.content_hash: str = manifest.content_hash
         self.shards: tuple[Shard, ...] = manifest.splits[split]
-        batches = [batch for shard in self.shards for batch in _open_shard(directory, shard)]
+        schema = _SCHEMA if manifest.format == FORMAT else _SCHEMA_1
+        batches = [batch for shard in self.shards for batch in _open_shard(directory / shard.file, shard, schema)]
         self._first: list[int] = np.cumsum([0, *(batch.num_rows for batch in batches)]).tolist()
-        self._ends = [np.frombuffer(batch.column(0).buffers()[1], np.int64) for batch in batches]
-        self._bytes = [np.frombuffer(batch.column(0).buffers()[2], np.uint8) for batch in batches]
+        try:
+            self.images = ByteColumn([batch.column(0) for batch in batches])
+            """The JPEG files as stored."""
+            self.indexes = ByteColumn([_indexes(batch) for batch in batches])
+            """The seek index of each; empty where there is none."""
+        except ValueError as error:
+            raise damaged(directory, error) from error
         self._names = [batch.column(4) for batch in batches]
         self.labels: np.ndarray = _int32_column(batches, 1)
         """int32 [n]"""
@@ -148,30 +180,23 @@ class ImageSet:
 
     def image(self, index: int) -> np.ndarray:
         """The JPEG file as stored: uint8 [bytes], read-only, no copy."""
-        batch, row = self._locate(index)
-        ends = self._ends[batch]
-        return self._bytes[batch][ends[row] : ends[row + 1]]
+        return self.images[index]
 
     def name(self, index: int) -> str:
-        batch, row = self._locate(index)
-        return self._names[batch][row].as_py()
-
-    def _locate(self, index: int) -> tuple[int, int]:
         if not 0 <= index < len(self):
             raise IndexError(f"image {index} of {len(self)}")
         batch = bisect_right(self._first, index) - 1
-        return batch, index - self._first[batch]
+        return self._names[batch][index - self._first[batch]].as_py()
 
 
-def _open_shard(directory: Path, shard: Shard) -> list[pa.RecordBatch]:
-    path = directory / shard.file
+def _open_shard(path: Path, shard: Shard, schema: pa.Schema) -> list[pa.RecordBatch]:
     try:
         if path.stat().st_size != shard.bytes:
             raise ValueError(f"{path.stat().st_size} bytes, the manifest says {shard.bytes}")
         # The batches keep the mapping alive; the file handle can go: a thousand shards would use too many.
         with pa.memory_map(str(path)) as file:
             reader = pa.ipc.open_file(file)
-            if not reader.schema.equals(_SCHEMA):
+            if not reader.schema.equals(schema):
                 raise ValueError(f"its columns are {', '.join(reader.schema.names)}")
             batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
         for batch in batches:
@@ -182,6 +207,10 @@ def _open_shard(directory: Path, shard: Shard) -> list[pa.RecordBatch]:
         return batches
     except (ValueError, OSError) as error:  # pa.ArrowInvalid is a ValueError
         raise damaged(path, error) from error
+
+
+def _indexes(batch: pa.RecordBatch) -> pa.Array:
+    return batch.column(5) if batch.num_columns > 5 else pa.nulls(batch.num_rows, pa.binary())
 
 
 def _int32_column(batches: list[pa.RecordBatch], column: int) -> np.ndarray:

@@ -24,11 +24,12 @@ class Crops:
 
 def train_crops(data: Data, seed: int, epochs: np.ndarray, samples: np.ndarray, sizes: np.ndarray) -> Crops:
     """The crops of `samples` (whose width and height are `sizes` [n, 2]) in their epochs."""
-    draws = counter_rng.uniform(counter_rng.key(seed, epochs, samples), 4 * _TRIES + 4)
+    keys = counter_rng.key(seed, epochs, samples)
+    draws = counter_rng.uniform(keys, 0, 6)
     flips = (draws[:, 0] < 0.5).astype(np.uint8) * np.uint8(data.flip)
     colours = (1 + data.colour_jitter * (2 * draws[:, 1:4] - 1)).astype(np.float32)
     if data.crop == "resized":
-        boxes = _resized(draws[:, 4:].reshape(-1, _TRIES, 4), data.min_area, sizes)
+        boxes = _resized(keys, data.min_area, sizes)
     elif data.crop == "shifted":
         boxes = _shifted(draws[:, 4:6], data.shift_pixels, sizes)
     else:
@@ -48,18 +49,29 @@ def centre_boxes(share: float, sizes: np.ndarray) -> np.ndarray:
     return np.concatenate([corner, np.repeat(side[:, None], 2, axis=1)], axis=1).astype(np.int32)
 
 
-def _resized(draws: np.ndarray, min_area: float, sizes: np.ndarray) -> np.ndarray:
+def _resized(keys: np.ndarray, min_area: float, sizes: np.ndarray) -> np.ndarray:
     """Inception's crop: an area of [min_area, 1] of the image at an aspect ratio of [3/4, 4/3], the first of ten tries
     that fits into the image; where none does, the largest centred crop of an allowed ratio."""
+    boxes, fits = _tries(counter_rng.uniform(keys, 4, 8), min_area, sizes)
+    boxes = boxes[:, 0]
+    again = np.flatnonzero(~fits[:, 0])  # one in sixteen: only for these are the other nine drawn
+    if again.size:
+        others, fits = _tries(counter_rng.uniform(keys[again], 8, 4 + 4 * _TRIES), min_area, sizes[again])
+        first = others[np.arange(again.size), fits.argmax(axis=1)]
+        boxes[again] = np.where(fits.any(axis=1, keepdims=True), first, _largest_allowed(sizes[again]))
+    return boxes.astype(np.int32)
+
+
+def _tries(draws: np.ndarray, min_area: float, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Boxes [n, tries, 4] from draws [n, 4 · tries], and whether each fits into its image."""
+    areas, ratios, right, down = np.moveaxis(draws.reshape(len(draws), -1, 4), -1, 0)
     width, height = (sizes[:, i, None].astype(np.float64) for i in (0, 1))
-    area = (min_area + (1 - min_area) * draws[..., 0]) * width * height
-    ratio = np.exp(np.log(3 / 4) + (np.log(4 / 3) - np.log(3 / 4)) * draws[..., 1])
+    area = (min_area + (1 - min_area) * areas) * width * height
+    ratio = np.exp(np.log(3 / 4) + (np.log(4 / 3) - np.log(3 / 4)) * ratios)
     w, h = np.round(np.sqrt(area * ratio)), np.round(np.sqrt(area / ratio))
+    x, y = np.floor(right * (width - w + 1)), np.floor(down * (height - h + 1))
     fits = (w >= 1) & (h >= 1) & (w <= width) & (h <= height)
-    x, y = np.floor(draws[..., 2] * (width - w + 1)), np.floor(draws[..., 3] * (height - h + 1))
-    first = fits.argmax(axis=1)
-    chosen = np.stack([x, y, w, h], axis=-1)[np.arange(len(sizes)), first]
-    return np.where(fits.any(axis=1)[:, None], chosen, _largest_allowed(sizes)).astype(np.int32)
+    return np.stack([x, y, w, h], axis=-1), fits
 
 
 def _largest_allowed(sizes: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@ nothing but the memory-mapped file. The level changes speed alone; the decoder g
 image is taken into the cache when it is first asked for, or by `read_ahead`.
 """
 
-from collections.abc import Sequence
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,9 @@ from typing import Literal
 import numpy as np
 
 from podium.data import decode
+from podium.data.dataset.seek import build_index
 from podium.data.dataset.shards import ImageSet
+from podium.data.input.byte_store import ByteStore
 from podium.data.input.share import Share
 from podium.host.memory import free_memory_bytes
 
@@ -59,11 +61,14 @@ class Cache:
     """The images of one split at one level. One thread decodes batches, another may read ahead; should both take the
     same image, one of the equal copies stays. Decoding inside runs on `threads`."""
 
-    def __init__(self, images: ImageSet, level: Level, threads: int) -> None:
+    def __init__(self, images: ImageSet, level: Level, threads: int, *, seek: bool = True) -> None:
+        """Without `seek`, no seek index is used: the same bits, more slowly."""
         self.images = images
         self.level = level
         self.threads = threads
-        self._kept: dict[int, np.ndarray] = {}
+        self._seek = seek
+        self._pixels: dict[int, np.ndarray] = {}
+        self._files, self._indexes = ByteStore(len(images)), ByteStore(len(images))
         decode.backend()  # chosen now: a mistake in the choice is told to the caller, not by a thread that reads ahead
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="podium-cache")
 
@@ -71,36 +76,59 @@ class Cache:
         """Fills `out` [n, size, size, 3] and gives a status per image."""
         self.read_ahead(samples)
         if self.level != "pixels":
-            return decode.decode_batch([self._bytes(s) for s in samples], boxes, flips, out, self.threads)
-        kept = [self._kept.get(int(s), _BLACK) for s in samples]
+            return self._from_files(samples, boxes, flips, out)
+        kept = [self._pixels.get(sample, _BLACK) for sample in samples.tolist()]
         statuses = decode.resize_batch(kept, boxes, flips, out, self.threads)
         for row in (i for i, pixels in enumerate(kept) if pixels is _BLACK):  # broken: the decoder says how
-            one, sample = slice(row, row + 1), int(samples[row])
-            statuses[one] = decode.decode_batch([self._bytes(sample)], boxes[one], flips[one], out[one], threads=1)
+            one = slice(row, row + 1)
+            statuses[one] = self._from_files(samples[one], boxes[one], flips[one], out[one])
         return statuses
 
-    def read_ahead(self, samples: Sequence[int] | np.ndarray) -> None:
+    def read_ahead(self, samples: np.ndarray) -> None:
         """Takes what is missing of `samples` into the cache. Broken images are left to `decode`, which names them."""
         if self.level == "none":
             return
-        missing = [int(s) for s in samples if int(s) not in self._kept]
-        keep = self._decoded if self.level == "pixels" else self._copied
-        for sample, kept in zip(missing, self._pool.map(keep, missing), strict=True):
-            if kept is not None:
-                self._kept[sample] = kept
+        if self.level == "bytes":
+            missing, keep = samples[~self._files.has(samples)].tolist(), self._keep_file
+        else:
+            missing, keep = [s for s in samples.tolist() if s not in self._pixels], self._keep_pixels
+        if missing:
+            list(self._pool.map(keep, missing))
+
+    def kept(self) -> set[int]:
+        """The images that are in memory."""
+        return self._files.keys() | self._pixels.keys()
 
     def close(self) -> None:
         self._pool.shutdown()
 
-    def _bytes(self, sample: int) -> np.ndarray:
-        kept = self._kept.get(int(sample)) if self.level == "bytes" else None
-        return self.images.image(int(sample)) if kept is None else kept
+    def _from_files(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, out: np.ndarray) -> np.ndarray:
+        files = self._files.buffers(samples, self.images.images)
+        if not self._seek:
+            return decode.decode_batch(files, boxes, flips, out, self.threads)
+        indexes, stale = self._indexes.buffers(samples, self.images.indexes), np.zeros(len(samples), np.bool_)
+        statuses = decode.decode_batch(files, boxes, flips, out, self.threads, indexes=indexes, stale=stale)
+        for sample in samples[stale].tolist():  # the index of another file, or damaged
+            self._keep_index(sample, self.images.image(sample))
+        return statuses
 
-    def _copied(self, sample: int) -> np.ndarray:
-        return self.images.image(sample).copy()
+    def _keep_file(self, sample: int) -> None:
+        image = self.images.image(sample)
+        stored = self.images.indexes[sample]
+        if stored.size:
+            self._indexes.put(sample, stored)
+        elif self._seek:
+            self._keep_index(sample, image)
+        self._files.put(sample, image)  # last: whoever finds the file finds its index
 
-    def _decoded(self, sample: int) -> np.ndarray | None:
+    def _keep_index(self, sample: int, image: np.ndarray) -> None:
         try:
-            return decode.decode_pixels(self.images.image(sample))
+            index = build_index(image, *self.images.sizes[sample].tolist())
         except decode.DecodeError:
-            return None
+            return
+        if index is not None:
+            self._indexes.put(sample, np.frombuffer(index, np.uint8))
+
+    def _keep_pixels(self, sample: int) -> None:
+        with contextlib.suppress(decode.DecodeError):
+            self._pixels[sample] = decode.decode_pixels(self.images.image(sample))

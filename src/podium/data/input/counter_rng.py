@@ -6,28 +6,34 @@ microseconds, and threads, hosts and restarts cannot change what is drawn. Not f
 import numpy as np
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_30, _27, _31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def mix(x: np.ndarray) -> np.ndarray:
-    """SplitMix64's output function (Steele et al. 2014), a bijection on uint64."""
-    with np.errstate(over="ignore"):
-        x = (x + _GOLDEN).astype(np.uint64)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
+    """SplitMix64's output function (Steele et al. 2014), a bijection on uint64. `x` is a uint64 array, not a scalar:
+    NumPy warns of scalars that wrap around."""
+    x = x + _GOLDEN
+    x ^= x >> _30
+    x *= _FIRST
+    x ^= x >> _27
+    x *= _SECOND
+    x ^= x >> _31
+    return x
 
 
 def key(*parts: "int | np.ndarray") -> np.ndarray:
     """One uint64 per element from broadcast integer parts; the order of the parts matters."""
-    h = np.zeros(np.broadcast_shapes(*(np.shape(part) for part in parts)), np.uint64)
+    shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
+    h = np.zeros(1, np.uint64)  # grows when a part has more elements: the seed is mixed once, not for each image
     for part in parts:
         h = mix(h ^ np.asarray(part).astype(np.uint64))
-    return h
+    return np.broadcast_to(h[0] if h.size == 1 else h, shape)
 
 
-def uniform(keys: np.ndarray, draws: int) -> np.ndarray:
-    """[..., draws] floats in [0, 1) with 53 random bits each."""
-    counters = np.arange(draws, dtype=np.uint64)
+def uniform(keys: np.ndarray, first: int, last: int) -> np.ndarray:
+    """[..., last − first] floats in [0, 1) with 53 random bits each: the key's draws first, first + 1, …"""
+    counters = np.arange(first, last, dtype=np.uint64)
     return (mix(keys[..., None] ^ mix(counters)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -41,10 +47,10 @@ def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray
     half_bits = np.maximum(1, (np.ceil(np.log2(np.maximum(size, 2).astype(np.float64))).astype(np.uint64) + 1) // 2)
     low = (np.uint64(1) << half_bits) - np.uint64(1)
     result = _feistel(index, keys, half_bits, low)
-    outside = result >= size
-    while outside.any():
+    outside = np.flatnonzero(result >= size)
+    while outside.size:
         result[outside] = _feistel(result[outside], keys[outside], half_bits[outside], low[outside])
-        outside = result >= size
+        outside = outside[result[outside] >= size[outside]]
     return result.astype(np.int64)
 
 

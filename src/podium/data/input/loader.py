@@ -13,9 +13,10 @@ import numpy as np
 
 from podium.data import decode
 from podium.data.dataset.shards import ImageSet
-from podium.data.input.augment import Crops, eval_crops, train_crops
+from podium.data.input.augment import eval_crops
 from podium.data.input.buffers import BatchMemory
 from podium.data.input.cache import Cache, budget_bytes, choose_level
+from podium.data.input.draws import Draws
 from podium.data.input.order import Order, evaluation_batch, evaluation_batches, evaluation_share
 from podium.errors import UserError
 from podium.recipe.batch import eval_batch, train_batch
@@ -45,6 +46,7 @@ class TrainLoader:
         budget = budget_bytes(recipe.data.cache_gb) if budget is None else budget
         level = choose_level(images, share, recipe.data.cache, budget)
         self.cache = Cache(images, level, thread_count(recipe.data))
+        self.draws = Draws(self.order, recipe, rows, images.sizes)
         self.broken = Broken()
         self._memory = BatchMemory()
         self._closed = threading.Event()
@@ -79,24 +81,21 @@ class TrainLoader:
     def fill(self, batch: HostBatch, first_step: int) -> None:
         """The batches of steps first_step, first_step + 1, … of one dispatch."""
         for i in range(len(batch["label"])):
-            samples, epochs = self.order.batch(first_step + i, self.rows)
-            crops = self._crops(samples, epochs)
+            draw = self.draws.step(first_step + i)
+            crops, samples = draw.crops, draw.samples.copy()
             statuses = self.cache.decode(samples, crops.boxes, crops.flips, batch["image"][i])
             self.broken.met += len(samples)
             for row in np.flatnonzero(statuses):
-                samples[row] = self._replace(int(samples[row]), epochs[row], statuses[row], batch["image"][i, row])
+                samples[row] = self._replace(samples[row], draw.epochs[row], statuses[row], batch["image"][i, row])
             batch["label"][i] = self.images.labels[samples]
             if "colour" in batch:
                 batch["colour"][i] = crops.colours
-
-    def _crops(self, samples: np.ndarray, epochs: np.ndarray) -> Crops:
-        return train_crops(self.recipe.data, self.recipe.seed, epochs, samples, self.images.sizes[samples])
 
     def _replace(self, sample: int, epoch: int, status: int, out: np.ndarray) -> int:
         """Puts the next image that decodes into `out`, and gives its number."""
         while True:
             self.broken.broken += 1
-            name, reason = self.images.name(sample), decode.status_message(int(status))
+            name, reason = self.images.name(int(sample)), decode.status_message(int(status))
             log.warning("image %s cannot be decoded (%s); the next one takes its place", name, reason)
             # Below a hundred images met, one broken file would already be more than a usual limit.
             allowed = self.recipe.data.max_broken_share * max(self.broken.met, 100)
@@ -108,7 +107,7 @@ class TrainLoader:
                 )
             sample = (sample + 1) % len(self.images)
             one = np.array([sample])
-            crops = self._crops(one, np.array([epoch]))
+            crops = self.draws.crops(one, np.array([epoch]))
             status = self.cache.decode(one, crops.boxes, crops.flips, out[None])[0]
             if status == 0:
                 return sample

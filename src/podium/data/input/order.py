@@ -35,8 +35,9 @@ class Order:
         most = min(self.batch_global, MAX_VIRTUAL_SHARDS, self.images)
         return next(shards for shards in range(most, 0, -1) if self.batch_global % shards == 0)
 
-    def batch(self, step: int, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(sample, epoch) of the places `rows` (all, if None) of global batch `step`; int64 arrays."""
+    def batch(self, step: int | np.ndarray, rows: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(sample, epoch) of the places `rows` (all, if None) of global batch `step`, or of a step for each place;
+        int64 arrays."""
         rows = np.arange(self.batch_global) if rows is None else np.asarray(rows)
         v, n = self.virtual_shards, self.images
         places = self.batch_global // v

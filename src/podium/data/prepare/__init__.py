@@ -104,12 +104,13 @@ def _prepare(
         raise unusable(lost or left_out)
     classes, labels = number_classes(rows, known_classes, may_count_from_one)
 
+    rows = rows.append_column("label", pa.array(labels))
     tasks = lay_out(rows, options.seed)
     resumed = sum(journal.recall(task.file) is not None for task in tasks)
     read = partial(read_image, archived=not found.folder)
-    decode = decode_pixels if options.check == "decode" else None
+    check = decode_pixels if options.check == "decode" else None
     written = partial(progress, "writing images")
-    transfer = Transfer(directory, journal, rows, labels, read, decode, options.strict, written)
+    transfer = Transfer(journal, rows, read, check=check, strict=options.strict, progress=written)
     records = transfer.run(tasks, workers)
 
     left_out += [item for record in records for item in record.left_out]

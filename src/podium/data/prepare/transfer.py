@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -14,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from podium.data.dataset.jpeg import BadImage, trainable_jpeg
-from podium.data.dataset.shards import ShardWriter
+from podium.data.dataset.seek import build_index
+from podium.data.dataset.shards import Row, ShardWriter
+from podium.data.decode import DecodeError
 from podium.data.prepare.journal import Journal, LeftOut, ShardRecord
 from podium.data.prepare.layout import ShardTask
 from podium.errors import UserError
@@ -26,19 +27,21 @@ _IMAGE_BYTES_MAX = 512 * 2**20  # more than the largest image in pixels takes as
 
 
 class Transfer:
+    """`rows` is the table of the sources with the column `label`; `read` gives the bytes of a row; `check`, where
+    given, looks at every JPEG that is kept as it is, and its DecodeError is the reason to leave it out."""
+
     def __init__(
         self,
-        directory: Path,
         journal: Journal,
         rows: pa.Table,
-        labels: np.ndarray,
         read: Callable[[dict[str, Any]], bytes],
-        decode: Callable[[bytes], object] | None,
+        *,
+        check: Callable[[bytes], object] | None,
         strict: bool,
         progress: Callable[[int, int], None],
     ) -> None:
-        self._directory, self._journal, self._rows, self._labels = directory, journal, rows, labels
-        self._read, self._decode, self._strict, self._progress = read, decode, strict, progress
+        self._journal, self._rows, self._read = journal, rows, read
+        self._check, self._strict, self._progress = check, strict, progress
         self._done, self._lock, self._stop = 0, threading.Lock(), threading.Event()
 
     def run(self, tasks: Sequence[ShardTask], workers: int) -> list[ShardRecord]:
@@ -65,27 +68,35 @@ class Transfer:
 
     def _write(self, task: ShardTask) -> ShardRecord:
         reencoded, left_out = 0, []
-        with ShardWriter.open(self._directory / task.file) as writer:
-            for place, (row, label) in enumerate(self._listed(task.rows), start=1):
+        with ShardWriter.open(self._journal.directory / task.file) as writer:
+            for place, row in enumerate(self._listed(task.rows), start=1):
                 if self._stop.is_set():
                     raise UserError("stopped; run the same podium prepare again, and it resumes")
                 try:
-                    jpeg, width, height, changed = trainable_jpeg(self._read(row), self._decode)
-                    writer.add(jpeg, label, width, height, row["name"])
-                    reencoded += changed
+                    reencoded += self._store(row, writer)
                 except BadImage as bad:
-                    if self._strict:
-                        raise unusable([LeftOut(row["name"], task.split, str(bad))]) from bad
                     left_out.append(LeftOut(row["name"], task.split, str(bad)))
+                    if self._strict:
+                        raise unusable(left_out) from bad
                 if place % _REPORT_EVERY == 0:
                     self._count(_REPORT_EVERY)
         self._count(len(task.rows) % _REPORT_EVERY)
         return ShardRecord(writer.shard, reencoded, tuple(left_out))
 
-    def _listed(self, rows: np.ndarray) -> Iterator[tuple[dict[str, Any], int]]:
-        """Row and label of each image; some at a time, since as Python objects they take a kilobyte each."""
+    def _store(self, row: dict[str, Any], writer: ShardWriter) -> bool:
+        """Puts one image into a shard, with its seek index; says whether it was re-encoded."""
+        found = trainable_jpeg(self._read(row), self._check)
+        try:
+            index = build_index(found.jpeg, found.width, found.height)
+        except DecodeError as error:
+            raise BadImage(f"does not decode: {error}") from error
+        writer.add(Row(found.jpeg, row["label"], found.width, found.height, row["name"], index))
+        return found.reencoded
+
+    def _listed(self, rows: np.ndarray) -> Iterator[dict[str, Any]]:
+        """The rows of the table with these numbers; some at a time, since a Python object takes a kilobyte."""
         for some in np.array_split(rows, -(-len(rows) // _ROWS_AT_ONCE)):
-            yield from zip(self._rows.take(some).to_pylist(), self._labels[some].tolist(), strict=True)
+            yield from self._rows.take(some).to_pylist()
 
     def _count(self, images: int) -> None:
         with self._lock:

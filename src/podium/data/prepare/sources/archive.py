@@ -104,7 +104,7 @@ def _keep(scan: Scan, kept: Path) -> None:
 
 
 def _load(kept: Path, file: SourceFile) -> Scan | None:
-    """None where the unpacked copy that was scanned is gone."""
+    """None where the unpacked copy that was scanned is gone, or another version wrote the scan."""
     with pa.ipc.open_file(str(kept)) as reader:
         rows = reader.read_all()
     kind, classes, may_count_from_one, copy = json.loads(rows.schema.metadata[b"scan"])
@@ -112,6 +112,8 @@ def _load(kept: Path, file: SourceFile) -> Scan | None:
     if copy and not os.path.exists(path):
         return None
     rows = rows.replace_schema_metadata(None).add_column(0, SCHEMA.field("path"), _one_path(path, len(rows)))
+    if not rows.schema.equals(SCHEMA):  # a scan by another Podium
+        return None
     return Scan(kind, rows, classes, may_count_from_one)
 
 
