@@ -9,8 +9,8 @@ import podium
 from podium.data.dataset.shards import ImageSet
 
 WITH_EXAMPLES = {
-    "DistributedBatchNorm", "ImageSet", "Loader", "Recipe", "build_norm", "build_step", "load_recipe", "open_run",
-    "prepare", "recipe_mesh", "train_recipe",
+    "DistributedBatchNorm", "ImageSet", "Limits", "Loader", "Recipe", "build_norm", "build_step", "load_recipe",
+    "open_run", "prepare", "recipe_mesh", "train_recipe",
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for type checkers; read as text, it is also the table of wh
     from podium.recipe.schema import Recipe as Recipe
     from podium.recipe.torus import Torus as Torus
     from podium.step.programs import build_step as build_step
+    from podium.train.run import Limits as Limits
     from podium.train.run import train_recipe as train_recipe
     from podium.train.trained_model import open_run as open_run
 

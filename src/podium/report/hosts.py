@@ -22,7 +22,7 @@ class ProcessTimes:
     input_wait_seconds: float
     memory_bytes: int
     memory_free_share: float
-    """Of the host's memory."""
+    """How much of the host's memory is free."""
 
 
 def compare(step: int, times: Mapping[int, ProcessTimes]) -> Hosts:

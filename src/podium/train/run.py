@@ -25,7 +25,13 @@ from podium.train.watchdog import Watchdog
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends before its last step."""
+    """When a run ends before its last step.
+
+    >>> from podium import Limits
+    >>> limits = Limits(max_minutes=50)  # for train_recipe(recipe, data, run, limits=limits)
+    >>> limits.stall_minutes
+    10.0
+    """
 
     max_minutes: float | None = None
     """From the call of `train_recipe` on: the run saves and ends within so many minutes."""
