@@ -720,3 +720,18 @@ def test_progress_counts_every_image_once(tmp_path: Path) -> None:
     done = np.array([done for _, done, _ in steps])
     assert steps[-1] == ("writing images", 130, 130)
     assert (np.diff(done) >= 0).all()
+
+
+def test_the_manifest_is_the_last_file_and_the_report_stands_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill between the two must leave an unfinished directory, not a finished one without its report."""
+    written, rename = [], os.rename
+
+    def renamed(before: Path, after: Path) -> None:
+        written.append(Path(after).name)
+        rename(before, after)
+
+    monkeypatch.setattr(os, "rename", renamed)
+    prepare(_folder(tmp_path / "in", folder_files()), tmp_path / "out")
+    assert written[-2:] == ["report.json", "manifest.json"]
