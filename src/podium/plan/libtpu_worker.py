@@ -11,6 +11,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from podium.plan.hlo import read_program
+from podium.plan.machines import parse_pod
+from podium.plan.operations import read_operations
+from podium.plan.peer import peer_from_json
+from podium.recipe.reading import from_dict
+from podium.recipe.torus import Shape, lay_out
+
 
 def main(given: TextIO, told: TextIO) -> None:
     request = json.load(given)
@@ -44,8 +51,6 @@ def _lower(request: dict[str, Any]) -> Any:
     from jax.experimental import topologies
 
     from podium.mesh import build_mesh, in_wire_order
-    from podium.plan.machines import parse_pod
-    from podium.recipe.torus import Shape, lay_out
 
     pod = parse_pod(request["topology"])
     # On a v4 the two cores of a chip run as one, as on Google's cloud.
@@ -61,7 +66,6 @@ def _lower(request: dict[str, Any]) -> Any:
 def _lower_recipe(request: dict[str, Any], mesh_for: Callable[[int, int], Any]) -> Any:
     import jax
 
-    from podium.recipe.reading import from_dict
     from podium.step.programs import batch_shapes, build_step
 
     recipe = from_dict(request["recipe"])
@@ -70,7 +74,6 @@ def _lower_recipe(request: dict[str, Any], mesh_for: Callable[[int, int], Any]) 
 
 
 def _lower_peer(request: dict[str, Any], mesh_for: Callable[[int, int], Any]) -> Any:
-    from podium.plan.peer import peer_from_json
     from podium.plan.peer_step import build_peer
 
     peer = peer_from_json(request["peer"])
@@ -80,9 +83,6 @@ def _lower_peer(request: dict[str, Any], mesh_for: Callable[[int, int], Any]) ->
 
 
 def _facts(compiled: Any) -> dict[str, Any]:
-    from podium.plan.hlo import read_program
-    from podium.plan.operations import read_operations
-
     text, costs = compiled.as_text(), compiled.cost_analysis()
     return {
         **asdict(read_program(text)),
