@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from podium.cli import plan as command
-from podium.cli.plan_options import PlanOptions
+from podium.cli.arguments.plan_options import PlanOptions
 from podium.plan import decode_rate
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from podium.cli.arguments.plan import Plan as PlanCommand
-from podium.cli.plan_options import PlanOptions
+from podium.cli.arguments.plan_options import PlanOptions
 from podium.errors import UserError
 from podium.plan import decode_rate, page, published, search
 from podium.plan import show as report

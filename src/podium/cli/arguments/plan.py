@@ -1,4 +1,4 @@
-"""`podium plan`; its options are in `cli.plan_options`."""
+"""`podium plan`; its options are in `plan_options`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from tyro.conf import arg
 
 from podium.cli.arguments.command import Command, Overrides
-from podium.cli.plan_options import PlanOptions
+from podium.cli.arguments.plan_options import PlanOptions
 
 _DEFAULTS = PlanOptions()
 
