@@ -61,6 +61,21 @@ def test_every_exchange_costs_its_hops():
     assert parts["batch-norm exchange"] == pytest.approx(100 * 7e-6)
 
 
+def test_a_sharded_updates_phases_are_priced_axis_by_axis():
+    """Scattered over rings of 64 cores and then of 32, and gathered back: the same bytes as a one-colour sum."""
+    rows, cols = 10_000_000, 1_000_000  # of what a core has after each scatter
+    phases = [
+        Collective("reduce-scatter", rows, 64, "RotatedPincerEmitter"),
+        Collective("reduce-scatter", cols, 32, "RotatedPincerEmitter"),
+        Collective("all-gather", 32 * cols, 32, "RotatedPincerEmitter"),
+        Collective("all-gather", 64 * rows, 64, "RotatedPincerEmitter"),
+    ]
+    parts = _parts(_compiled(*phases))
+    wire = 2 * (63 * rows + 31 * cols) / (2 * 70e9)
+    assert parts["gradient summation"] == pytest.approx(wire)
+    assert parts["batch-norm exchange"] == 0
+
+
 def test_a_chip_with_faster_memory_needs_fewer_of_the_estimated_cycles():
     """v4: 1200 GB/s for two tensor cores at 1050 MHz; v3: 900 GB/s for two at 940 MHz."""
     pod = parse_pod("v4:8x16x16")

@@ -29,8 +29,8 @@ class Constants:
     """What the estimate cannot know. `published.fit` finds the first two on half of the published results; the others
     are assumptions."""
 
-    cycle_factor: float = 0.86  # real cycles for each that the compiler estimates, on a v3
-    common_memory_gain: float = 1.63  # how much faster the memory of a chip with CMEM is than its HBM alone
+    cycle_factor: float = 1.015  # real cycles for each that the compiler estimates, on a v3
+    common_memory_gain: float = 1.33  # how much faster the memory of a chip with CMEM is than its HBM alone
     hop_seconds: float = 1e-6  # assumed: about 1 µs per hop is what is published
     # What a network reaches of the sum of its products' rooflines, and the images per core at which it reaches half of
     # that: read off the compiled v3 programs of 16, 32 and 128 images per core, assumed for every other chip.
@@ -129,9 +129,13 @@ def evaluations(recipe: Recipe) -> int:
     return math.ceil(recipe.epochs / recipe.evaluate_every_epochs)
 
 
+_OF_GRADIENTS = ("reduce-scatter", "all-gather", "collective-permute")  # batch norm only sums
+
+
 def is_gradient_sum(collective: Collective, pod: Pod) -> bool:
-    """Over the whole pod, or hop by hop through it; the others are the batch-norm tiles'."""
-    return collective.cores == pod.cores or collective.kind == "collective-permute"
+    """Over the whole pod, or one phase of it: a scatter or gather along an axis, a hop. The others are the batch-norm
+    tiles'."""
+    return collective.cores == pod.cores or collective.kind in _OF_GRADIENTS
 
 
 def second_per_cycle(chip: Chip, constants: Constants) -> float:

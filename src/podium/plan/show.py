@@ -14,7 +14,7 @@ from rich.text import Text
 from podium.plan.estimate import Origin
 from podium.plan.libtpu import Stage
 from podium.plan.plan import Plan
-from podium.plan.published import Checked, summary
+from podium.plan.published import Check, summary
 from podium.report.terminal import duration
 
 _COLOURS = {Origin.MEASURED: "green", Origin.COMPILED: "cyan", Origin.MODELLED: "yellow", Origin.ASSUMED: "magenta"}
@@ -122,9 +122,9 @@ def show_sweep(rows: list[dict[str, Any]], console: Console) -> None:
         console.print(f"limited by input: {', '.join(starved)}", style="dim", highlight=False, soft_wrap=True)
 
 
-def show_check(found: list[Checked], console: Console) -> None:
+def show_check(found: Check, console: Console) -> None:
     table = _table("point", "pod", "batch", "published", "planned", "error", "for", "source")
-    for result in found:
+    for result in found.points:
         point = result.point
         table.add_row(
             point.name,
@@ -137,13 +137,22 @@ def show_check(found: list[Checked], console: Console) -> None:
             point.source,
         )
     _show_whole(table, console)
-    versions = sorted({result.compiled_with for result in found})
+    versions = sorted({result.compiled_with for result in found.points})
     console.print(f"images/s, evaluations included; compiled with {', '.join(versions)}", style="dim", highlight=False)
-    for name, of in summary(found).items():
+    for name, of in summary(found.points).items():
         console.print(
             f"{name} ({of['points']} points): median error {of['median_error']:.1%}, worst {of['worst_error']:.1%}",
             highlight=False,
         )
+    if found.not_compiled:
+        console.print(f"not compiled yet: {', '.join(found.not_compiled)}; --fresh compiles them", highlight=False)
+    if (beside := found.beside) is None:
+        return
+    console.print(
+        f"the paper's pod by the same constants: Podium {beside.podium_images_per_second:,.0f} images/s, the peer "
+        f"{beside.peer_images_per_second:,.0f} ({beside.gain:+.1%}); evaluations left out",
+        highlight=False,
+    )
 
 
 def _table(*names: str) -> Table:
