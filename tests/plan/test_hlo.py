@@ -64,6 +64,35 @@ def test_what_stands_between_start_and_end_can_hide_a_collective():
     assert (program.cycles, program.update_cycles) == (1320, 20)
 
 
+_FUSED_SCATTER = """HloModule jit_f, is_scheduled=true
+
+%all-reduce-scatter.1 (input.1: f32[12512,8,128]) -> f32[3136,8,128] {
+  %input.1 = f32[12512,8,128]{2,1,0:T(8,128)} parameter(0)
+  %pad.352 = f32[12544,8,128]{2,1,0:T(8,128)} pad(%input.1, %constant.653), padding=0_32x0_0x0_0
+  %all-reduce.91 = f32[12544,8,128]{2,1,0:T(8,128)} all-reduce(%pad.352), channel_id=3, replica_groups={{0,4,16,20},{1,5,17,21}}, to_apply=%add
+  ROOT %dynamic-slice.7 = f32[3136,8,128]{2,1,0:T(8,128)} dynamic-slice(%all-reduce.91, %multiply.6)
+}
+
+%fused_computation.2 (param_0: f32[3136,8,128]) -> f32[3136,8,128] {
+  ROOT %param_0 = f32[3136,8,128]{2,1,0:T(8,128)} parameter(0)
+}
+
+ENTRY %main (p: f32[12512,8,128]) -> f32[3136,8,128] {
+  %p = f32[12512,8,128]{2,1,0:T(8,128)} parameter(0)
+  %fusion.1 = f32[3136,8,128]{2,1,0:T(8,128)} fusion(%p), kind=kCustom, calls=%all-reduce-scatter.1, backend_config={"collective_algorithm_config":{"emitter":"SingleInputAllReduceScatterFusion","strategy":"StrategyRing","debug":"StrategyRing{colors:1 phases:1 cores:{4} nophase0:0}"},"estimated_cycles":"7"}
+  ROOT %fusion.2 = f32[3136,8,128]{2,1,0:T(8,128)} fusion(%fusion.1), kind=kLoop, calls=%fused_computation.2, backend_config={"estimated_cycles":"50"}
+}
+"""  # noqa: E501
+
+
+def test_a_reduce_scatter_that_is_written_as_a_fusion_is_one():
+    program = read_program(_FUSED_SCATTER)
+    (scatter,) = program.collectives
+    assert (scatter.kind, scatter.cores, scatter.rings) == ("reduce-scatter", 4, ((4,),))
+    assert scatter.whole_bytes == 4 * scatter.bytes == 4 * 4 * 3136 * 1024
+    assert (program.cycles, program.update_cycles) == (50, 50)
+
+
 def test_text_without_an_entry_is_an_error():
     with pytest.raises(ValueError):
         read_program("HloModule nothing")

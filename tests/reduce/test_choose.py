@@ -21,7 +21,7 @@ def mesh() -> Mesh:
 class Slow(Xla):
     """XLA's, made slower by repeating it, below and from a size on."""
 
-    below: int
+    below: int = 0
     times: int = 60
 
     def all_reduce(self, flat):
@@ -33,7 +33,11 @@ class Slow(Xla):
 
 def test_takes_the_one_with_the_least_time_over_all_sizes(mesh: Mesh, monkeypatch) -> None:
     monkeypatch.setattr(choose, "over_sockets", lambda mesh: True)
-    reductions = {"slow": lambda axes: Slow(axes, 10**9), "slow when small": lambda axes: Slow(axes, 5000), "fast": Xla}
+    reductions = {
+        "slow": lambda axes: Slow(axes, below=10**9),
+        "slow when small": lambda axes: Slow(axes, below=5000),
+        "fast": Xla,
+    }
     for name, make in reductions.items():
         monkeypatch.setitem(choose.REDUCTIONS, name, make)
     assert fastest(AXES, [1000, 100_000], mesh, ["slow", "fast"]) == "fast"

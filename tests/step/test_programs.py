@@ -110,6 +110,33 @@ def test_every_way_to_sum_and_update_gives_the_same_losses(on_one_chip, reduce, 
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
 
 
+@pytest.mark.parametrize(
+    ("reduce", "weight_update"), [("xla", "replicated"), ("torus", "replicated"), ("xla", "sharded")]
+)
+def test_gradients_summed_in_bf16_are_rounded_and_nothing_else_is(reduce, weight_update):
+    """Of the first step, whose forward pass no rounded gradient has touched yet."""
+    after = {}
+    for wire in ("fp32", "bf16"):
+        sgd = {"name": "sgd", "learning_rate": 0.1, "momentum": 0.0}
+        r = small_recipe(
+            reduce=reduce, weight_update=weight_update, gradient_sum=wire, optimizer=sgd,
+            schedule={"decay": "cosine", "warmup_epochs": 0},
+        )  # fmt: skip
+        step = programs(r, 2, 2)
+        state, metrics = step.train(step.init(), next(batches(step, steps=1)))
+        after[wire] = jax.device_get((state.params, state.stats, metrics))
+    (exact, stats, metrics), (rounded, same_stats, same_metrics) = after["fp32"], after["bf16"]
+    assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(rounded))
+    # Four summands of 8 bits each: a gradient is off by some 2^-8 of the largest; times the rate of 0.1.
+    largest = float(metrics["gradient_norm"][0])
+    for a, b in zip(jax.tree.leaves(rounded), jax.tree.leaves(exact), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=0.1 * 4 * 2.0**-8 * largest)
+    assert any((a != b).any() for a, b in zip(*map(jax.tree.leaves, (rounded, exact)), strict=True))
+    for a, b in zip(*map(jax.tree.leaves, (stats, same_stats)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    np.testing.assert_allclose(metrics["loss"], same_metrics["loss"], rtol=1e-6)
+
+
 @pytest.mark.parametrize("optimizer", [{"name": "sgd", "learning_rate": 0.1}, {"name": "lars", "learning_rate": 2.0}])
 @pytest.mark.parametrize("weight_update", ["replicated", "sharded"])
 def test_norms_are_reported_and_those_carried_are_of_the_weights(optimizer, weight_update):

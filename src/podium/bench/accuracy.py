@@ -56,6 +56,7 @@ def _rows() -> Iterator[tuple[str, Row]]:
     for torus, reduce in itertools.product(("2x2", "4x4"), ("xla", "ring", "torus")):
         yield f"chips-{torus}-{reduce}", Row("chips", _on_chips(torus, reduce))
     yield "chips-4x4-sharded", Row("chips", _on_chips("4x4", "torus", "sharded"))
+    yield "chips-4x4-bf16-sum", Row("chips", (*_on_chips("4x4", "xla"), "gradient_sum=bf16"), (0, 1, 2))
     for reduce in ("xla", "ring", "torus"):
         yield f"processes-4-{reduce}", Row("chips", _on_chips("2x2", reduce), processes=4)
     for precision in ("fp32", "bf16"):

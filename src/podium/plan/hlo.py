@@ -15,6 +15,8 @@ _INSTRUCTION = re.compile(
     r"^\s+(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>.*?) (?P<opcode>[a-z][a-z0-9\-]*)\((?P<rest>.*)$"
 )
 _ARRAY = re.compile(r"\b(" + "|".join(_BYTES) + r")\[([\d,]*)\]")
+_SCATTERS = re.compile(r"^%?(all-reduce-scatter[\w.\-]*) \(.*?\{\n(.*?)^\}", re.DOTALL | re.MULTILINE)
+_GROUPS = re.compile(r"replica_groups=(?:\{\{[\d,{}]*\}\}|\[[\d,]+\]<=\[[\d,]+\])")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 
 
@@ -87,7 +89,16 @@ class Instruction:
 def entry_instructions(text: str) -> list[Instruction]:
     """The entry computation of a compiled module, in the order in which it runs."""
     lines = text[text.index("\nENTRY ") :].splitlines()
-    return [Instruction(**found.groupdict()) for line in lines if (found := _INSTRUCTION.match(line))]
+    found = [Instruction(**match.groupdict()) for line in lines if (match := _INSTRUCTION.match(line))]
+    groups = {name: _GROUPS.findall(body) for name, body in _SCATTERS.findall(text)}
+    return [_unfused(instruction, groups.get(instruction.calls or "", [])) for instruction in found]
+
+
+def _unfused(instruction: Instruction, groups: list[str]) -> Instruction:
+    """A reduce-scatter that the compiler writes as a fusion around an all-reduce and a slice, as what it is."""
+    if not groups:
+        return instruction
+    return replace(instruction, opcode="reduce-scatter", rest=f"{instruction.rest}, {groups[0]}")
 
 
 def read_program(text: str) -> Program:

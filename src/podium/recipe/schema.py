@@ -208,6 +208,11 @@ class Recipe:
         "How gradients are summed over the chips. auto: xla; between the processes of CPUs, whichever a short "
         "measurement finds fastest.",
     ] = "auto"
+    gradient_sum: Annotated[
+        Literal["fp32", "bf16"],
+        "Number format in which gradients travel between chips. bf16 halves the bytes and rounds the sums; each chip's "
+        "own gradients, the weights and everything else stay fp32.",
+    ] = "fp32"
     weight_update: Annotated[
         Literal["auto", "sharded", "replicated"],
         "Whether each chip updates its share of the weights or all of them. auto: sharded from 8 chips of a CPU on.",

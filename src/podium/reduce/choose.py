@@ -19,8 +19,8 @@ from podium.reduce.routed import ring, torus
 Run = Callable[[jax.Array], jax.Array]
 
 
-REDUCTIONS: dict[str, Callable[[TorusAxes], Reduction]] = {"xla": Xla, "ring": ring, "torus": torus}
-"""What a recipe's `reduce` may name."""
+REDUCTIONS: dict[str, Callable[..., Reduction]] = {"xla": Xla, "ring": ring, "torus": torus}
+"""What a recipe's `reduce` may name; each is made of axes and, where sums are to travel as bf16, a `wire`."""
 
 
 def fastest(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh, names: Sequence[str] = tuple(REDUCTIONS)) -> str:

@@ -69,15 +69,17 @@ class Xla:
     TPU compiler makes full sums of them."""
 
     axes: TorusAxes
+    wire: jax.typing.DTypeLike = jnp.float32
+    """What a sum travels and is added as; the result is float32."""
 
     def all_reduce(self, flat: jax.Array) -> jax.Array:
-        return lax.psum(varying(flat, self.axes), self.axes.all)
+        return lax.psum(varying(flat, self.axes).astype(self.wire), self.axes.all).astype(flat.dtype)
 
     def reduce_scatter(self, buffer: jax.Array) -> jax.Array:
-        buffer = padded(varying(buffer, self.axes), self.axes.devices)
+        total = padded(varying(buffer, self.axes), self.axes.devices).astype(self.wire)
         for ring in self._rings():
-            buffer = lax.psum_scatter(buffer, ring, tiled=True)
-        return buffer
+            total = lax.psum_scatter(total, ring, tiled=True)
+        return total.astype(buffer.dtype)
 
     def all_gather(self, shard: jax.Array, size: int) -> jax.Array:
         shard = varying(shard, self.axes)
@@ -90,7 +92,7 @@ class Xla:
         return [ring for ring in (self.axes.lane, self.axes.y, self.axes.x) if ring and lax.axis_size(ring) > 1]
 
     def sum_over_hosts(self, share: jax.Array) -> jax.Array:
-        return lax.psum(varying(share, self.axes), self.axes.hosts)
+        return lax.psum(varying(share, self.axes).astype(self.wire), self.axes.hosts).astype(share.dtype)
 
 
 def own_shard(buffer: jax.Array, axes: TorusAxes) -> jax.Array:

@@ -6,6 +6,7 @@ the result (`Sharded`): then the rule's work and the slots are 1/N per chip, and
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import jax
@@ -22,6 +23,7 @@ from podium.step.state import Metrics, State
 
 _SHARDED_FROM_CHIPS = 8
 _ONE_BUCKET = 2**62
+_WIRES = {"fp32": jnp.float32, "bf16": jnp.bfloat16}
 TORUS_AXES = TorusAxes(Y_AXES, X_AXES, LANE_AXES)
 
 
@@ -54,21 +56,28 @@ class WeightUpdate(Protocol):
 
 def build_update(recipe: Recipe, mesh: Mesh) -> WeightUpdate:
     """`reduce = auto` that nobody has settled by a measurement is the compiler's own."""
-    rule = optim.build_rule(recipe.optimizer)
-    reduction = REDUCTIONS["xla" if recipe.reduce == "auto" else recipe.reduce](TORUS_AXES)
-    bucket_bytes = bucket_size_bytes(recipe)
+    rule, wire = optim.build_rule(recipe.optimizer), _WIRES[recipe.gradient_sum]
+    make_reduction = REDUCTIONS["xla" if recipe.reduce == "auto" else recipe.reduce]
+    sums = Sums(make_reduction(TORUS_AXES, wire=wire), make_reduction(TORUS_AXES), bucket_size_bytes(recipe))
     if is_sharded(recipe, mesh.size, on_cpu=is_cpu(mesh)):
         # Chips with links of their own gain nothing from buckets, each of which is padded to whole rows for all chips.
-        return Sharded(rule, reduction, bucket_bytes if is_cpu(mesh) else _ONE_BUCKET, mesh.size)
+        return Sharded(rule, sums if is_cpu(mesh) else replace(sums, bucket_bytes=_ONE_BUCKET), mesh.size)
     if recipe.reduce in ("auto", "xla") or mesh.size == 1:
-        return Replicated(rule, lambda tree: lax.psum(tree, AXES))  # XLA combines the tree as the platform likes
-    return Replicated(rule, lambda tree: sum_in_buckets(tree, reduction, bucket_bytes))
+        return Replicated(rule, partial(_sum_by_compiler, wire=wire))
+    return Replicated(rule, sums.all)
 
 
 def is_sharded(recipe: Recipe, chips: int, on_cpu: bool) -> bool:
     """`auto` shards where that was seen to be faster: on 16 chips that a CPU simulates; on 4, runs disagree
-    (results/update). For a TPU pod the plan of a replicated update is the faster one (results/plan); on GPUs nobody
-    has measured."""
+    (results/update). On GPUs nobody has measured. On TPUs it replicates, by the planner's price of the sum and LARS's
+    update of ResNet-50 (cycles and wires, ms; the wires between the two cores of a chip priced like any other):
+
+                 sharded                     replicated
+        v3:4x4   1.35 + 1.48 = 2.83          1.63 + 1.43 = 3.06
+        v3:32x32 1.28 + 1.90 = 3.18          1.63 + 0.83 = 2.45
+
+    A sharded update saves cycles everywhere, but goes along one ring of the torus at a time, where the compiler's sum
+    of 32x32 uses both. On a small pod the gain is 1 % of a step: ask for it with weight_update = "sharded"."""
     if recipe.weight_update == "auto":
         return on_cpu and chips >= _SHARDED_FROM_CHIPS
     return chips > 1 and recipe.weight_update == "sharded"
@@ -78,9 +87,32 @@ def bucket_size_bytes(recipe: Recipe) -> int:
     return int(recipe.bucket_mb * 1e6)
 
 
-def sum_in_buckets(tree: Any, reduction: Reduction, bucket_bytes: int) -> Any:
-    buckets = plan_buckets(tree, bucket_bytes)
-    return buckets.unpack([reduction.all_reduce(flat) for flat in buckets.pack(tree)])
+def _sum_by_compiler(gradients: Any, others: Any, wire: Any) -> tuple[Any, Any]:
+    """Whole trees, which XLA combines as the platform likes."""
+    sent = jax.tree.map(lambda gradient: gradient.astype(wire), gradients)
+    gradients, others = lax.psum((sent, others), AXES)
+    return jax.tree.map(lambda gradient: gradient.astype(jnp.float32), gradients), others
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums in buckets of so many bytes: of gradients, as the recipe's `gradient_sum` says, and of all else in fp32."""
+
+    of_gradients: Reduction
+    of_others: Reduction
+    bucket_bytes: int
+
+    def all(self, gradients: Any, others: Any) -> tuple[Any, Any]:
+        if self.of_gradients == self.of_others:
+            return self._total((gradients, others), self.of_others)
+        return self._total(gradients, self.of_gradients), self.small(others)
+
+    def small(self, others: Any) -> Any:
+        return self._total(others, self.of_others)
+
+    def _total(self, tree: Any, reduction: Reduction) -> Any:
+        buckets = plan_buckets(tree, self.bucket_bytes)
+        return buckets.unpack([reduction.all_reduce(flat) for flat in buckets.pack(tree)])
 
 
 @dataclass(frozen=True)
@@ -88,11 +120,11 @@ class Replicated:
     """Every chip sums all gradients and updates all weights."""
 
     rule: optim.Rule
-    total: Callable[[Any], Any]
+    total: Callable[[Any, Any], tuple[Any, Any]]
     specs = State(P(), P(), P(), P(), P(), P())
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
-        gradients, others = self.total((gradients, others))
+        gradients, others = self.total(gradients, others)
         new = optim.update(
             self.rule, state.params, gradients, slots=state.slots, rate=rate, weight_norms=state.weight_norms
         )
@@ -112,22 +144,23 @@ class Sharded:
     slot are float32 [rows of all chips, 8, 128], divided by rows."""
 
     rule: optim.Rule
-    reduction: Reduction
-    bucket_bytes: int
+    sums: Sums
     chips: int
 
     @property
     def specs(self) -> State:
-        by_rows = P(self.reduction.axes.all)
+        by_rows = P(TORUS_AXES.all)
         return State(P(), P(), P(), slots=by_rows, weight_norms=P(), own_weights=by_rows)
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         rows = self._rows(state.params)
-        own_gradients = jnp.concatenate([self.reduction.reduce_scatter(buffer) for buffer in rows.pack(gradients)])
-        leaves = _OwnLeaves(rows, own_number(self.reduction.axes))
+        own_gradients = jnp.concatenate(
+            [self.sums.of_gradients.reduce_scatter(buffer) for buffer in rows.pack(gradients)]
+        )
+        leaves = _OwnLeaves(rows, own_number(TORUS_AXES))
         gradient_squares = leaves.squares(own_gradients)
         if self.rule.needs_norms:  # a rule that does not may learn of them later, along with everything else
-            gradient_squares = self.reduction.all_reduce(gradient_squares)
+            gradient_squares = self.sums.small(gradient_squares)
         own_weights, slots = self.rule(
             state.own_weights, own_gradients, state.slots, rate=rate, adapted=leaves.of_rows(leaves.adapted),
             weight_norm=leaves.of_rows(state.weight_norms), gradient_norm=leaves.of_rows(jnp.sqrt(gradient_squares)),
@@ -135,7 +168,7 @@ class Sharded:
         small = {"others": others, "weights": leaves.squares(own_weights)}
         if not self.rule.needs_norms:
             small["gradients"] = gradient_squares
-        small = sum_in_buckets(small, self.reduction, self.bucket_bytes)
+        small = self.sums.small(small)
         norms, gradient_norms = jnp.sqrt(small["weights"]), jnp.sqrt(small.get("gradients", gradient_squares))
         new = replace(
             state, params=self._gathered(own_weights, rows), slots=slots, own_weights=own_weights,
@@ -157,14 +190,14 @@ class Sharded:
         return replace(_with_norms(portable, self.rule), slots=slots, own_weights=own_weights)
 
     def _rows(self, params: Any) -> Rows:
-        return Rows(plan_buckets(params, self.bucket_bytes), self.chips)
+        return Rows(plan_buckets(params, self.sums.bucket_bytes), self.chips)
 
     def _own(self, whole: Any, rows: Rows) -> jax.Array:
-        return jnp.concatenate([own_shard(buffer, self.reduction.axes) for buffer in rows.pack(whole)])
+        return jnp.concatenate([own_shard(buffer, TORUS_AXES) for buffer in rows.pack(whole)])
 
     def _gathered(self, own: jax.Array, rows: Rows) -> Any:
         parts = rows.split(own)
-        return rows.unpack([self.reduction.all_gather(part, self.chips * part.shape[0]) for part in parts])
+        return rows.unpack([self.sums.of_others.all_gather(part, self.chips * part.shape[0]) for part in parts])
 
 
 class _OwnLeaves:
