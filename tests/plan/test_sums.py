@@ -2,7 +2,7 @@
 
 import pytest
 
-from podium.plan.collective_time import compiled_seconds, ring_seconds, torus_seconds
+from podium.plan.collective_time import Ring, compiled_seconds, phases_seconds, ring_seconds, torus_seconds
 from podium.plan.hlo import Collective, read_program
 from podium.plan.machines import Link, parse_pod
 
@@ -41,6 +41,12 @@ def test_closed_forms_worked_by_hand():
     assert ring_seconds(5, 100.0, link) == pytest.approx(8 * (1 + 2))
     assert torus_seconds((2, 5), 100.0, link) == pytest.approx(10 + 9)
     assert torus_seconds((2, 5), 100.0, link, colours=2) == pytest.approx(10 + 4.5)
+
+
+def test_a_phase_ends_with_its_slowest_colour():
+    """Rings of two and of eight, in turns: one hop and seven, there and back, and each colour waits for the other."""
+    colours = [[Ring(2), Ring(8)], [Ring(8), Ring(2)]]
+    assert phases_seconds(colours, 0.0, Link(bandwidth=10.0, hop_seconds=1.0)) == 2 * 14
 
 
 _TWO_SUMS = """HloModule jit_f, is_scheduled=true
