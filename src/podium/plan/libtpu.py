@@ -156,6 +156,11 @@ def _collective(entry: dict[str, Any]) -> Collective:
     return Collective(**{name: value for name, value in entry.items() if name != "count"} | tuples)
 
 
+def worker_environment(pod: Pod) -> dict[str, str]:
+    """For a process that compiles for `pod`."""
+    return {**os.environ, **_ENVIRONMENT, "TPU_ACCELERATOR_TYPE": f"{pod.chip.name}-{pod.cores}"}
+
+
 def _run_worker(program: Recipe | Peer, pod: Pod, stage: Stage, text_file: Path | None) -> dict[str, Any]:
     """Asks a process of its own, and returns its last word: a result, or why there is none."""
     request = {
@@ -163,12 +168,16 @@ def _run_worker(program: Recipe | Peer, pod: Pod, stage: Stage, text_file: Path 
         "topology": str(pod),
         "text_file": str(text_file) if text_file else None,
     }
-    environment = {**os.environ, **_ENVIRONMENT, "TPU_ACCELERATOR_TYPE": f"{pod.chip.name}-{pod.cores}"}
     command = [sys.executable, "-m", "podium.plan.libtpu_worker"]
     answer: dict[str, Any] = {}
     with tempfile.TemporaryFile("w+") as errors:
         worker = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=worker_environment(pod),
         )
         assert worker.stdin is not None
         assert worker.stdout is not None
