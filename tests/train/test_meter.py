@@ -104,12 +104,12 @@ def test_the_time_to_go_has_evaluations_in_it():
 
 def test_waiting_for_input_is_a_share_of_training_and_of_each_report():
     run = Played(log_every_steps=2)
-    for wait in (0.0, 0.75):
+    for wait in (0.75, 0.25):
         for _ in range(2):
             run.dispatch(1.0 - wait, wait)
         run.evaluate(9.0)
-    assert [p.input_bound for p in run.reports] == pytest.approx([0.0, 0.75])
-    assert run.meter.totals().input_bound == pytest.approx(0.375)
+    assert [p.input_bound for p in run.reports] == pytest.approx([0.75, 0.25])
+    assert run.meter.totals().input_bound == pytest.approx(0.5)
 
 
 def test_metrics_are_read_when_two_later_dispatches_have_been_sent():
