@@ -204,7 +204,8 @@ def _spdl(work: Workload) -> Turn:
     def turn() -> int:
         stages = PipelineBuilder().add_source(items).pipe(one, concurrency=work.threads)
         stages = stages.aggregate(len(work.files[0])).pipe(together).add_sink(2)
-        with stages.build(num_threads=work.threads).auto_stop() as pipeline:
+        pipeline = stages.build(num_threads=work.threads)
+        with pipeline.auto_stop():
             return sum(len(batch) for batch in pipeline)
 
     return turn
