@@ -135,6 +135,7 @@ def _chips(rows: list[Result]) -> str:
 def _where(result: Result) -> str:
     recipe, processes = result["recipe"], result["processes"]
     update = ", sharded update" if recipe["weight_update"] == "sharded" else ""
+    update += ", bf16 sum" if recipe.get("gradient_sum") == "bf16" else ""
     return f"{recipe['torus']} {recipe['reduce']}{update}{f', {processes} processes' if processes > 1 else ''}"
 
 
