@@ -52,15 +52,19 @@ format: install
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
-# Mutated JPEGs through the decoder, built with the address, undefined-behaviour and leak sanitizers.
-FUZZ_MUTANTS ?= 20000
+# Mutated JPEGs and seek indexes through the decoder, against libjpeg, built with the address, undefined-behaviour and leak
+# sanitizers. Mutants are shared out to all cores; `build/fuzz/fuzz K 1 1 build/fuzz/seeds/*` repeats mutant K.
+FUZZ_MUTANTS ?= 100000
 FUZZ_FILES ?=
+FUZZ_FLAGS := -std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 fuzz: install
 	mkdir -p build/fuzz
-	$(CXX) -std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
-	  -Inative/decode native/decode/*.cpp native/fuzz/*.cpp -ljpeg -pthread -o build/fuzz/fuzz
+	printf '%s\n' native/decode/*.cpp native/fuzz/*.cpp | xargs -P $$(nproc) -I FILE sh -c \
+	  '$(CXX) $(FUZZ_FLAGS) -Inative/decode -c FILE -o build/fuzz/$$(basename FILE).o'
+	$(CXX) $(FUZZ_FLAGS) build/fuzz/*.cpp.o -ljpeg -pthread -o build/fuzz/fuzz
 	$(VENV)/bin/python native/fuzz/fuzz_seeds.py build/fuzz/seeds
-	build/fuzz/fuzz 0 $(FUZZ_MUTANTS) 1 build/fuzz/seeds/* $(FUZZ_FILES)
+	seq 0 1000 $$(($(FUZZ_MUTANTS) - 1)) | xargs -P $$(nproc) -I FIRST \
+	  build/fuzz/fuzz FIRST 1000 1 build/fuzz/seeds/* $(FUZZ_FILES)
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

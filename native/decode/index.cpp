@@ -42,12 +42,12 @@ uint64_t hash(const uint8_t* bytes, size_t count, uint64_t seed) {
   return result;
 }
 
-uint64_t seal(const uint8_t* index, size_t index_bytes, const uint8_t* jpeg, size_t jpeg_bytes) {
+}  // namespace
+
+uint64_t index_seal(const uint8_t* index, size_t index_bytes, const uint8_t* jpeg, size_t jpeg_bytes) {
   const uint64_t head = load(index, 8);
   return hash(jpeg, jpeg_bytes, hash(index + index_head_bytes, index_bytes - index_head_bytes, head));
 }
-
-}  // namespace
 
 IndexLayout::IndexLayout(const Header& header, int places_every)
     : interval(places_every),
@@ -71,7 +71,7 @@ bool SeekIndex::open(const uint8_t* index, size_t index_bytes, const uint8_t* jp
   layout_ = IndexLayout(header, interval);
   index_ = index;
   return index_bytes == layout_.bytes() && load(index + 4, 4) == jpeg_bytes &&
-         load(index + 8, 8) == seal(index, index_bytes, jpeg, jpeg_bytes);
+         load(index + 8, 8) == index_seal(index, index_bytes, jpeg, jpeg_bytes);
 }
 
 uint64_t SeekIndex::bit_of(int row, int place) const {
@@ -113,7 +113,7 @@ size_t IndexWriter::finish(const uint8_t* jpeg, size_t jpeg_bytes) {
   to_[1] = 'X';
   store(to_ + 2, 2, static_cast<uint64_t>(layout_.interval));
   store(to_ + 4, 4, jpeg_bytes);
-  store(to_ + 8, 8, seal(to_, layout_.bytes(), jpeg, jpeg_bytes));
+  store(to_ + 8, 8, index_seal(to_, layout_.bytes(), jpeg, jpeg_bytes));
   return layout_.bytes();
 }
 

@@ -55,6 +55,9 @@ class SeekIndex {
   IndexLayout layout_;
 };
 
+// The hash that an index of this file has for its seal.
+uint64_t index_seal(const uint8_t* index, size_t index_bytes, const uint8_t* jpeg, size_t jpeg_bytes);
+
 // The interval that an index of this file has.
 int choose_interval(const Header& header, size_t jpeg_bytes);
 

@@ -5,6 +5,7 @@ Usage: `python native/fuzz/fuzz_seeds.py DIRECTORY`. Deterministic, so a mutant 
 import sys
 from pathlib import Path
 
+import imagecodecs
 import numpy as np
 from PIL import Image
 
@@ -30,6 +31,12 @@ def write_seeds(directory: Path) -> None:
     picture = Image.fromarray(np.clip(waves + noise, 0, 255).astype(np.uint8))
     for name, options in KINDS.items():
         picture.save(directory / f"{name}.jpg", **options)
+    # Many bits a pixel, so that the seek index has places: it is at most 4 % of its file.
+    rough = np.random.default_rng(1).integers(0, 256, (53, 151, 3), np.uint8)
+    for name in ("444", "422", "420", "optimized"):
+        Image.fromarray(rough).save(directory / f"rough-{name}.jpg", **{"quality": 97, **KINDS[name]})
+    Image.fromarray(rough).convert("L").save(directory / "rough-L.jpg", quality=97)
+    (directory / "rough-440.jpg").write_bytes(imagecodecs.jpeg8_encode(rough, level=97, subsampling="440"))
     for mode in ("L", "CMYK"):
         picture.convert(mode).save(directory / f"{mode}.jpg")
         picture.convert(mode).save(directory / f"{mode}-progressive.jpg", progressive=True)
