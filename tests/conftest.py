@@ -72,7 +72,8 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             yield _jpeg(pixels), label, f"{label}/{i}.jpg"
 
     shards = {
-        name: write_split(directory, name, images(count), count) for name, count in (("train", 96), ("validation", 22))
+        name: write_split(directory, name, images(count), count=count)
+        for name, count in (("train", 96), ("validation", 22))
     }
     write_manifest(directory, ["red", "green", "blue"], shards, plan="test")
     return directory

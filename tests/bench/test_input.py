@@ -74,7 +74,7 @@ def test_memory_needs_no_more_than_two_batches(small_data):
 
 def test_peers_get_the_files_and_boxes_that_the_loader_draws(small_data):
     images = ImageSet.open(small_data, "train")
-    loader = bench._loader(images, "bytes", 2, 32)
+    loader = bench._loader(images, "bytes", 2, image_size=32)
     work, flips = bench._workload(loader)
     decoded = loader.new_batch()
     for step, (files, boxes, flip) in enumerate(zip(work.files, work.boxes, flips, strict=True)):
@@ -91,7 +91,7 @@ def test_peers_get_the_files_and_boxes_that_the_loader_draws(small_data):
 
 
 def test_every_installed_peer_goes_through_the_whole_workload_in_each_turn(small_data):
-    work, _ = bench._workload(bench._loader(ImageSet.open(small_data, "train"), "bytes", 1, 16))
+    work, _ = bench._workload(bench._loader(ImageSet.open(small_data, "train"), "bytes", 1, image_size=16))
     short = Workload(work.files[:2], work.boxes[:2], work.min_area, work.image_size, work.threads)
     peers, missing = input_peers.build(short)
     assert peers.keys() | set(missing) == _PEERS
@@ -102,7 +102,7 @@ def test_every_installed_peer_goes_through_the_whole_workload_in_each_turn(small
 def test_a_peer_that_is_not_installed_is_named(small_data, monkeypatch):
     for module in ("tensorflow", "nvidia.dali", "cv2", "grain", "spdl.io"):
         monkeypatch.setitem(sys.modules, module, None)  # makes the import fail
-    work, _ = bench._workload(bench._loader(ImageSet.open(small_data, "train"), "bytes", 1, 16))
+    work, _ = bench._workload(bench._loader(ImageSet.open(small_data, "train"), "bytes", 1, image_size=16))
     peers, missing = input_peers.build(work)
     assert (list(peers), missing) == (["pillow"], [name for name in input_peers.PEERS if name != "pillow"])
 

@@ -40,9 +40,9 @@ def test_takes_the_one_with_the_least_time_over_all_sizes(mesh: Mesh, monkeypatc
     }
     for name, make in reductions.items():
         monkeypatch.setitem(choose.REDUCTIONS, name, make)
-    assert fastest(AXES, [1000, 100_000], mesh, ["slow", "fast"]) == "fast"
-    assert fastest(AXES, [1000], mesh, ["slow when small", "fast"]) == "fast"
-    assert fastest(AXES, [100_000], mesh, ["slow", "slow when small"]) == "slow when small"
+    assert fastest(AXES, [1000, 100_000], mesh, names=["slow", "fast"]) == "fast"
+    assert fastest(AXES, [1000], mesh, names=["slow when small", "fast"]) == "fast"
+    assert fastest(AXES, [100_000], mesh, names=["slow", "slow when small"]) == "slow when small"
 
 
 def test_takes_the_compilers_own_within_a_process(mesh: Mesh) -> None:

@@ -65,7 +65,7 @@ def test_on_a_square_torus_the_four_routes_leave_by_four_different_links_at_ever
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 8])
 def test_each_step_is_a_permutation_that_stays_in_its_lane(routes, lanes: int) -> None:
     nodes = 6
-    for slot in slots(routes, 2, 3, lanes):
+    for slot in slots(routes, 2, 3, lanes=lanes):
         for pairs in [slot.home, *(step.pairs for step in slot.steps)]:
             assert sorted(source for source, _ in pairs) == sorted(to for _, to in pairs) == list(range(nodes * lanes))
             assert all(source // nodes == to // nodes for source, to in pairs)
@@ -73,4 +73,4 @@ def test_each_step_is_a_permutation_that_stays_in_its_lane(routes, lanes: int) -
 
 @pytest.mark.parametrize(("lanes", "chains"), [(1, 4), (2, 2), (3, 4), (4, 1), (6, 2), (8, 1)])
 def test_four_lanes_need_a_single_chain_of_permutations(lanes: int, chains: int) -> None:
-    assert len(slots(torus_routes, 2, 2, lanes)) == chains
+    assert len(slots(torus_routes, 2, 2, lanes=lanes)) == chains

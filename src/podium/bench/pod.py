@@ -37,7 +37,7 @@ def run(
             stage(f"{name}, {images} images a core")
             facts = compiled(program(name, pod, images), pod, stage)
             assert facts is not None  # libtpu is there, and the chip is a TPU
-            rows.append(_row(name, pod.chip, images, facts))
+            rows.append(_row(name, pod.chip, images, facts=facts))
     return {"topology": str(pod), "norm_span": NORM_SPAN, "versions": versions(), "rows": with_ratios(rows)}
 
 
@@ -51,7 +51,7 @@ def program(name: str, pod: Pod, images_per_core: int) -> Recipe | Peer:
     return Peer(batch_global, norm_span=NORM_SPAN)
 
 
-def _row(name: str, chip: Chip, images_per_core: int, facts: Compiled) -> dict[str, Any]:
+def _row(name: str, chip: Chip, images_per_core: int, *, facts: Compiled) -> dict[str, Any]:
     operations = facts.operations
     assert operations is not None  # what is cached has them
     cycles = facts.program.cycles

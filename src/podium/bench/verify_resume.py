@@ -88,7 +88,9 @@ class _Run:
     def make_data(self) -> None:
         data = self.folder / "data"
         data.mkdir()
-        shards = {name: write_split(data, name, demo.images(0, part), len(part)) for name, part in _IMAGES.items()}
+        shards = {
+            name: write_split(data, name, demo.images(0, part), count=len(part)) for name, part in _IMAGES.items()
+        }
         write_manifest(data, demo.CLASSES, shards, plan="verify-resume")
 
     def to_its_end(self, name: str) -> str:

@@ -149,7 +149,7 @@ def _input(recipe: Recipe, mesh: Mesh, data: Path, *, processes_here: int) -> di
     loader = TrainLoader(images, uncached, rows)
     share = loader.order.share(rows)
     budgets = divide_budget(recipe.data.cache_gb, processes_here)
-    level = choose_level(images, share, recipe.data.cache, budgets.train_bytes)
+    level = choose_level(images, share, recipe.data.cache, budget_bytes=budgets.train_bytes)
     rate, problem = _decode_rate(loader)
     return {
         "images": len(share),

@@ -98,7 +98,7 @@ def estimate(
     if isinstance(facts, Compiled):
         parts = _compiled_parts(pod, facts.program, constants)
     else:
-        parts = _counted_parts(recipe, pod, facts, constants)
+        parts = _counted_parts(recipe, pod, facts, constants=constants)
     device_seconds = sum(part.seconds for part in parts)
     input_seconds = 0.0
     if cpu_images_per_second:
@@ -174,7 +174,7 @@ def _compiled_parts(pod: Pod, program: Program, constants: Constants) -> tuple[P
     )
 
 
-def _counted_parts(recipe: Recipe, pod: Pod, work: Work, constants: Constants) -> tuple[Part, ...]:
+def _counted_parts(recipe: Recipe, pod: Pod, work: Work, *, constants: Constants) -> tuple[Part, ...]:
     """Without a compiler's word: rooflines, one fused gradient sum, one exchange each way per norm layer."""
     bandwidth = pod.chip.memory_bandwidth / pod.chip.cores
     tile = max(1, recipe.model.norm_span // (recipe.batch_global // pod.cores))

@@ -112,7 +112,7 @@ def compiled(
     if not fresh and text_file is None and file.exists():
         answer, earlier = json.loads(file.read_text()), True
     else:
-        answer, earlier = _run_worker(program, pod, stage, text_file), False
+        answer, earlier = _run_worker(program, pod, stage, text_file=text_file), False
         if "result" in answer or answer.get("out_of_memory"):
             _write(file, answer)
     if "result" in answer:
@@ -161,7 +161,7 @@ def worker_environment(pod: Pod) -> dict[str, str]:
     return {**os.environ, **_ENVIRONMENT, "TPU_ACCELERATOR_TYPE": f"{pod.chip.name}-{pod.cores}"}
 
 
-def _run_worker(program: Recipe | Peer, pod: Pod, stage: Stage, text_file: Path | None) -> dict[str, Any]:
+def _run_worker(program: Recipe | Peer, pod: Pod, stage: Stage, *, text_file: Path | None) -> dict[str, Any]:
     """Asks a process of its own, and returns its last word: a result, or why there is none."""
     request = {
         **_settings(program),

@@ -164,7 +164,7 @@ def _assemble(
         pod=pod,
         compiled=facts.compiled,
         estimate=of_step,
-        gradients=_gradients(recipe, pod, facts, of_step),
+        gradients=_gradients(recipe, pod, facts, of_step=of_step),
         memory=_memory(pod, facts),
         cpu_images_per_second=cpu_images_per_second,
         notes=facts.notes,
@@ -209,7 +209,7 @@ def _memory(pod: Pod, facts: Facts) -> Memory:
     return Memory(max(counted, limit + 1) if facts.shortage else counted, limit, Origin.MODELLED)
 
 
-def _gradients(recipe: Recipe, pod: Pod, facts: Facts, of_step: Estimate) -> GradientSum:
+def _gradients(recipe: Recipe, pod: Pod, facts: Facts, *, of_step: Estimate) -> GradientSum:
     seconds = of_step.seconds_of("gradient summation")
     if facts.compiled is None:
         assert facts.work is not None

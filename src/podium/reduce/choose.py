@@ -23,7 +23,7 @@ REDUCTIONS: dict[str, Callable[..., Reduction]] = {"xla": Xla, "ring": ring, "to
 """What a recipe's `reduce` may name; each is made of axes and, where sums are to travel as bf16, a `wire`."""
 
 
-def fastest(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh, names: Sequence[str] = tuple(REDUCTIONS)) -> str:
+def fastest(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh, *, names: Sequence[str] = tuple(REDUCTIONS)) -> str:
     """The name of the reduction that takes the least time for one all-reduce of each size (in float32 elements)."""
     if not over_sockets(mesh):
         return "xla"

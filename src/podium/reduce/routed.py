@@ -68,7 +68,7 @@ class Routed:
         """Which columns of the rows go along which chain of ticks: about equal cuts, none of them empty unless there
         is nothing."""
         rows, cols, lanes = self.axes.sizes()
-        parallel = slots(self.routes, rows, cols, lanes)
+        parallel = slots(self.routes, rows, cols, lanes=lanes)
         columns = share_size // (rows * cols)
         cuts = max(1, min(columns, len(parallel) * self.pieces))
         edges = np.linspace(0, columns, cuts + 1).astype(int).tolist()

@@ -98,7 +98,7 @@ class Slot:
 
 
 @lru_cache(maxsize=64)
-def slots(routes: Routes, rows: int, cols: int, lanes: int) -> tuple[Slot, ...]:
+def slots(routes: Routes, rows: int, cols: int, *, lanes: int) -> tuple[Slot, ...]:
     """The chains that run side by side: with as many lanes as routes there is one, and each lane goes its own way; a
     single lane needs one chain per route."""
     grids = routes(rows, cols)

@@ -22,8 +22,8 @@ from podium.errors import UserError
 
 def _write(directory: Path, count: int = 7) -> list[tuple[bytes, int, str]]:
     images = [(jpeg(i, (10 + i, 20)), i % 3, f"image {i}") for i in range(count)]
-    train = write_split(directory, "train", iter(images), count)
-    validation = write_split(directory, "validation", iter(images[:2]), 2)
+    train = write_split(directory, "train", iter(images), count=count)
+    validation = write_split(directory, "validation", iter(images[:2]), count=2)
     write_manifest(directory, CLASSES, {"train": train, "validation": validation}, plan="made")
     return images
 
@@ -127,7 +127,7 @@ def test_shards_are_neither_too_large_nor_too_many(images: int, image_bytes: int
 
 def test_large_splits_have_several_shards(tmp_path: Path) -> None:
     image = jpeg(0)
-    shards = write_split(tmp_path, "train", ((image, 0, str(i)) for i in range(2500)), 2500)
+    shards = write_split(tmp_path, "train", ((image, 0, str(i)) for i in range(2500)), count=2500)
     assert [shard.file for shard in shards] == [f"train-{i:05d}-of-00003.arrow" for i in range(3)]
     write_manifest(tmp_path, CLASSES, {"train": shards}, plan="")
     opened = ImageSet.open(tmp_path, "train")
@@ -140,7 +140,7 @@ def test_a_failing_writer_leaves_nothing(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        write_split(tmp_path, "train", failing(), 2)
+        write_split(tmp_path, "train", failing(), count=2)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,7 +150,7 @@ def test_the_content_hash_tells_contents_and_classes(tmp_path: Path) -> None:
         directory = tmp_path / name
         directory.mkdir()
         images = [(jpeg(i), i % 3, str(i)) for i in range(count)]
-        shards = write_split(directory, "train", images, count)
+        shards = write_split(directory, "train", images, count=count)
         hashes.add(write_manifest(directory, classes, {"train": shards}, plan="").content_hash)
     assert len(hashes) == 3
 
@@ -236,7 +236,7 @@ def test_a_split_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_labels_outside_the_classes(tmp_path: Path) -> None:
-    shards = write_split(tmp_path, "train", [(jpeg(0), 3, "a")], 1)
+    shards = write_split(tmp_path, "train", [(jpeg(0), 3, "a")], count=1)
     write_manifest(tmp_path, CLASSES, {"train": shards}, plan="")
     with pytest.raises(UserError, match="labels outside its 3 classes"):
         ImageSet.open(tmp_path, "train")

@@ -13,7 +13,7 @@ SIZES = st.lists(st.tuples(st.integers(1, 700), st.integers(1, 700)), min_size=1
 
 def crops(data, sizes, seed=0, epoch=0):
     sizes = np.array(sizes, np.int32)
-    return train_crops(data, seed, np.full(len(sizes), epoch), np.arange(len(sizes)), sizes)
+    return train_crops(data, seed, np.full(len(sizes), epoch), samples=np.arange(len(sizes)), sizes=sizes)
 
 
 @given(SIZES)
@@ -63,8 +63,8 @@ def test_the_centre_crop_is_resize_256_cut_224():
 
 def test_draws_depend_on_seed_epoch_and_sample_alone():
     data, sizes = Data(colour_jitter=0.4), np.array([(500, 375)] * 8, np.int32)
-    whole = train_crops(data, 1, np.zeros(8, int), np.arange(8), sizes)
-    part = train_crops(data, 1, np.zeros(3, int), np.arange(4, 7), sizes[:3])
+    whole = train_crops(data, 1, np.zeros(8, int), samples=np.arange(8), sizes=sizes)
+    part = train_crops(data, 1, np.zeros(3, int), samples=np.arange(4, 7), sizes=sizes[:3])
     for name in ("boxes", "flips", "colours"):
         np.testing.assert_array_equal(getattr(part, name), getattr(whole, name)[4:7])
     for other in (crops(data, sizes, seed=2), crops(data, sizes, seed=1, epoch=1)):

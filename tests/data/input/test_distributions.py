@@ -96,7 +96,7 @@ def test_shares_are_shuffled_each_in_its_own_way(first_epoch):
 def drawn(crop: Literal["resized", "shifted"] = "resized") -> Crops:
     data = Data(crop=crop, min_area=0.08, shift_pixels=4, colour_jitter=0.4, flip=True)
     sizes = np.full((MANY, 2), (WIDTH, HEIGHT), np.int32)
-    return train_crops(data, 0, np.zeros(MANY, int), np.arange(MANY), sizes)
+    return train_crops(data, 0, np.zeros(MANY, int), samples=np.arange(MANY), sizes=sizes)
 
 
 def test_areas_and_ratios_are_uniform_where_all_of_them_fit():

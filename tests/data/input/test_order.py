@@ -77,6 +77,8 @@ def test_uniform_draws_are_uniform_and_independent_of_the_batch():
 @given(images=st.integers(1, 300), batch=st.integers(1, 64))
 def test_evaluation_visits_every_image_once_and_pads(images, batch):
     rows = np.arange(batch)
-    seen = np.concatenate([evaluation_batch(images, batch, i, rows) for i in range(evaluation_batches(images, batch))])
+    seen = np.concatenate(
+        [evaluation_batch(images, batch, i, rows=rows) for i in range(evaluation_batches(images, batch))]
+    )
     assert seen[seen >= 0].tolist() == list(range(images))
     assert (seen[images:] == -1).all()

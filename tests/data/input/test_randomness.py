@@ -85,7 +85,9 @@ N, WIDTH, HEIGHT = 20_000, 40, 30
 
 def drawn(seed=3, epoch=0, **data):
     sizes = np.tile(np.array([[WIDTH, HEIGHT]], np.int32), (N, 1))
-    return train_crops(Data(colour_jitter=0.4, flip=True, **data), seed, np.full(N, epoch), np.arange(N), sizes)
+    return train_crops(
+        Data(colour_jitter=0.4, flip=True, **data), seed, np.full(N, epoch), samples=np.arange(N), sizes=sizes
+    )
 
 
 @pytest.mark.parametrize("crop", ["resized", "shifted"])

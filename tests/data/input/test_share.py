@@ -68,7 +68,7 @@ def test_hosts_evaluate_their_share_and_nothing_else(data, shape, images):
     span = data.draw(st.sampled_from([batch // shape.chips, 4 * batch // shape.chips, batch]))
     together = []
     for rows in rows_of_hosts(shape, batch, span, (2, 2)):
-        seen = [evaluation_batch(images, batch, i, rows) for i in range(evaluation_batches(images, batch))]
+        seen = [evaluation_batch(images, batch, i, rows=rows) for i in range(evaluation_batches(images, batch))]
         share = images_in(evaluation_share(images, batch, rows))
         assert share == {int(image) for part in seen for image in part if image >= 0}
         together += share
@@ -121,7 +121,7 @@ def test_the_level_is_that_of_the_share(small_data):
     share = evaluation_share(len(images), 8, rows)
     assert cached_bytes(images, share, "pixels") == pixels
     everything = runs(np.arange(len(images)))
-    assert choose_level(images, everything, "auto", pixels) != "pixels"
+    assert choose_level(images, everything, "auto", budget_bytes=pixels) != "pixels"
 
 
 def test_training_keeps_the_level_that_its_places_allow(small_data):

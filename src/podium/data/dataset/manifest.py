@@ -59,7 +59,7 @@ def damaged(path: Path, reason: object) -> UserError:
 
 
 def write_manifest(
-    directory: str | Path, classes: Sequence[str], splits: Mapping[str, Sequence[Shard]], plan: str
+    directory: str | Path, classes: Sequence[str], splits: Mapping[str, Sequence[Shard]], *, plan: str
 ) -> Manifest:
     """The last file written: it makes the directory a finished one."""
     manifest = Manifest(tuple(classes), {name: tuple(shards) for name, shards in splits.items()}, FORMAT, plan)

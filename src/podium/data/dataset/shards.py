@@ -115,7 +115,9 @@ class ShardWriter:
         self._written += len(rows)
 
 
-def write_split(directory: str | Path, split: str, images: Iterable[tuple[bytes, int, str]], count: int) -> list[Shard]:
+def write_split(
+    directory: str | Path, split: str, images: Iterable[tuple[bytes, int, str]], *, count: int
+) -> list[Shard]:
     """The shards of one split from `count` images (JPEG, label, name), in order: for data that is made, not
     found."""
     shards_wanted, rows, shards = shard_count(count, 0), iter(images), []

@@ -22,7 +22,7 @@ class Crops:
     """float32 [n, 3]: factors of brightness, contrast, saturation."""
 
 
-def train_crops(data: Data, seed: int, epochs: np.ndarray, samples: np.ndarray, sizes: np.ndarray) -> Crops:
+def train_crops(data: Data, seed: int, epochs: np.ndarray, *, samples: np.ndarray, sizes: np.ndarray) -> Crops:
     """The crops of `samples` (whose width and height are `sizes` [n, 2]) in their epochs."""
     keys = counter_rng.key(seed, epochs, samples)
     draws = counter_rng.uniform(keys, 0, 6)

@@ -46,15 +46,15 @@ def permute(index: np.ndarray, size: np.ndarray, keys: np.ndarray) -> np.ndarray
     index, size, keys = (np.asarray(a).astype(np.uint64) for a in (index, size, keys))
     half_bits = np.maximum(1, (np.ceil(np.log2(np.maximum(size, 2).astype(np.float64))).astype(np.uint64) + 1) // 2)
     low = (np.uint64(1) << half_bits) - np.uint64(1)
-    result = _feistel(index, keys, half_bits, low)
+    result = _feistel(index, keys, half_bits, low=low)
     outside = np.flatnonzero(result >= size)
     while outside.size:
-        result[outside] = _feistel(result[outside], keys[outside], half_bits[outside], low[outside])
+        result[outside] = _feistel(result[outside], keys[outside], half_bits[outside], low=low[outside])
         outside = outside[result[outside] >= size[outside]]
     return result.astype(np.int64)
 
 
-def _feistel(x: np.ndarray, keys: np.ndarray, half_bits: np.ndarray, low: np.ndarray) -> np.ndarray:
+def _feistel(x: np.ndarray, keys: np.ndarray, half_bits: np.ndarray, *, low: np.ndarray) -> np.ndarray:
     left, right = x >> half_bits, x & low
     for turn in range(4):  # four rounds make a strong pseudorandom permutation (Luby–Rackoff)
         left, right = right, left ^ (mix(keys ^ mix(right ^ (np.uint64(turn) << np.uint64(60)))) & low)

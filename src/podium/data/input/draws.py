@@ -40,7 +40,7 @@ class Draws:
         self._drawn = {}
 
     def crops(self, samples: np.ndarray, epochs: np.ndarray) -> Crops:
-        return train_crops(self._recipe.data, self._recipe.seed, epochs, samples, self._sizes[samples])
+        return train_crops(self._recipe.data, self._recipe.seed, epochs, samples=samples, sizes=self._sizes[samples])
 
     def _some(self, first: int, steps: int) -> dict[int, Draw]:
         n = len(self._rows)

@@ -44,7 +44,7 @@ class TrainLoader:
         self.order = Order(len(images), recipe.batch_global, recipe.seed)
         share = self.order.share(rows)
         budget = budget_bytes(recipe.data.cache_gb) if budget is None else budget
-        level = choose_level(images, share, recipe.data.cache, budget)
+        level = choose_level(images, share, recipe.data.cache, budget_bytes=budget)
         self.cache = Cache(images, level, thread_count(recipe.data))
         self.draws = Draws(self.order, recipe, rows, images.sizes)
         self.broken = Broken()
@@ -83,7 +83,7 @@ class TrainLoader:
         for i in range(len(batch["label"])):
             draw = self.draws.step(first_step + i)
             crops, samples = draw.crops, draw.samples.copy()
-            statuses = self.cache.decode(samples, crops.boxes, crops.flips, batch["image"][i])
+            statuses = self.cache.decode(samples, crops.boxes, crops.flips, out=batch["image"][i])
             self.broken.met += len(samples)
             for row in np.flatnonzero(statuses):
                 samples[row] = self._replace(samples[row], draw.epochs[row], statuses[row], batch["image"][i, row])
@@ -108,7 +108,7 @@ class TrainLoader:
             sample = (sample + 1) % len(self.images)
             one = np.array([sample])
             crops = self.draws.crops(one, np.array([epoch]))
-            status = self.cache.decode(one, crops.boxes, crops.flips, out[None])[0]
+            status = self.cache.decode(one, crops.boxes, crops.flips, out=out[None])[0]
             if status == 0:
                 return sample
 
@@ -123,7 +123,7 @@ class EvalLoader:
         self.batches = evaluation_batches(len(images), batch_global)
         budget = budget_bytes(data.cache_gb) if budget is None else budget
         share = evaluation_share(len(images), batch_global, rows)
-        self.cache = Cache(images, choose_level(images, share, data.cache, budget), thread_count(data))
+        self.cache = Cache(images, choose_level(images, share, data.cache, budget_bytes=budget), thread_count(data))
         self._memory = BatchMemory()
 
     def new_batch(self) -> HostBatch:
@@ -131,12 +131,12 @@ class EvalLoader:
         return {name: self._memory.empty(*part) for name, part in parts.items()}
 
     def fill(self, batch: HostBatch, index: int) -> None:
-        samples = evaluation_batch(len(self.images), self.batch_global, index, self.rows)
+        samples = evaluation_batch(len(self.images), self.batch_global, index, rows=self.rows)
         here = np.flatnonzero(samples >= 0)
         present = samples[here]
         crops = eval_crops(self.data, self.images.sizes[present])
         # Padding stands behind the images, so the images are a contiguous start of the batch.
-        statuses = self.cache.decode(present, crops.boxes, crops.flips, batch["image"][: len(here)])
+        statuses = self.cache.decode(present, crops.boxes, crops.flips, out=batch["image"][: len(here)])
         for row in np.flatnonzero(statuses):
             raise UserError(
                 f"validation image {self.images.name(int(present[row]))} cannot be decoded "

@@ -73,7 +73,7 @@ def evaluation_batches(images: int, batch_global: int) -> int:
     return -(-images // batch_global)
 
 
-def evaluation_batch(images: int, batch_global: int, index: int, rows: np.ndarray) -> np.ndarray:
+def evaluation_batch(images: int, batch_global: int, index: int, *, rows: np.ndarray) -> np.ndarray:
     """The samples at the places `rows` of evaluation batch `index`, in stored order; −1 pads behind the last."""
     sample = index * batch_global + rows
     return np.where(sample < images, sample, -1)

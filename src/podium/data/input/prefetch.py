@@ -28,7 +28,9 @@ def local_rows(sharding: NamedSharding, batch_global: int) -> np.ndarray:
     return np.unique(np.concatenate([np.arange(*part) for _, part in _parts(sharding, batch_global)]))
 
 
-def to_devices(batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, batch_global: int) -> dict[str, jax.Array]:
+def to_devices(
+    batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, *, batch_global: int
+) -> dict[str, jax.Array]:
     """Starts the transfer of this host's part of a global batch. On a CPU nothing is copied: the arrays *are* the
     buffers (whatever `may_alias` says), which is why their memory is used again only when JAX has let go of them."""
     axis = len(sharding.spec) - 1
@@ -92,7 +94,7 @@ class Feed(Iterator[dict[str, jax.Array]]):
             for index in self._indices:
                 batch = self._loader.new_batch()
                 self._loader.fill(batch, index)
-                self._put(to_devices(batch, self._sharding, self._rows, self._batch_global))
+                self._put(to_devices(batch, self._sharding, self._rows, batch_global=self._batch_global))
                 if self._stopped.is_set():
                     return
             self._put(None)

@@ -76,7 +76,9 @@ def prepare(
             with Journal.claim(directory, plan, say) as journal:
                 # Another process may have finished it while this one waited for the claim.
                 report = _finished(directory, plan)
-                report = report or _prepare(found, directory, journal, plan, options, started, progress)
+                report = report or _prepare(
+                    found, directory, journal, plan=plan, options=options, started=started, progress=progress
+                )
                 journal.close()
     if options.strict and report.left_out:  # by a preparation that was not
         raise unusable(report.left_out)
@@ -87,14 +89,15 @@ def _prepare(
     found: Found,
     directory: Path,
     journal: Journal,
+    *,
     plan: str,
     options: PrepareOptions,
     started: float,
     progress: Progress,
 ) -> Report:
     workers = options.workers or _default_workers(found)
-    kind, rows, known_classes, may_count_from_one = _scan(found, journal.work, workers, progress)
-    rows, notes = assign_splits(rows, options.validation_share, options.seed, options.unsplit)
+    kind, rows, known_classes, may_count_from_one = _scan(found, journal.work, workers, progress=progress)
+    rows, notes = assign_splits(rows, options.validation_share, options.seed, unsplit=options.unsplit)
     refused = rows["refused"].is_valid().to_numpy()
     left_out = [LeftOut(row["name"], row["split"], row["refused"]) for row in rows.filter(refused).to_pylist()]
     rows = only(rows, ~refused)
@@ -132,7 +135,7 @@ def _prepare(
         seconds=round(time.monotonic() - started, 3),
     )
     write_atomic(directory / REPORT, json.dumps(asdict(report), indent=1, ensure_ascii=False))
-    write_manifest(directory, classes, splits, plan)
+    write_manifest(directory, classes, splits, plan=plan)
     return report
 
 
@@ -164,7 +167,7 @@ def _default_workers(found: Found) -> int:
     return _REMOTE_WORKERS if remote_folder else len(os.sched_getaffinity(0))
 
 
-def _scan(found: Found, work: Path, workers: int, progress: Progress) -> tuple[str, pa.Table, Sequence[str], bool]:
+def _scan(found: Found, work: Path, workers: int, *, progress: Progress) -> tuple[str, pa.Table, Sequence[str], bool]:
     """(kind of source, rows, class names it declares, whether its class numbers may count from 1)."""
     if found.folder:
         return "folder", scan_folder(found.files), (), False

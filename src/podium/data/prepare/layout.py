@@ -27,7 +27,7 @@ class ShardTask:
 
 
 def assign_splits(
-    rows: pa.Table, validation_share: float, seed: int, unsplit: str = "train"
+    rows: pa.Table, validation_share: float, seed: int, *, unsplit: str = "train"
 ) -> tuple[pa.Table, list[str]]:
     """(rows of train and validation only, what a person should know about the choice)."""
     named, notes = coded(rows["split"]), []

@@ -48,6 +48,6 @@ def _demo(directory: Path, say: Callable[[str], None], progress: prepare.Progres
 
     with reporting(directory, "set XDG_CACHE_HOME to a different place"):
         directory.mkdir(parents=True, exist_ok=True)
-        shards = {name: write_split(directory, name, counted(r), len(r)) for name, r in splits.items()}
+        shards = {name: write_split(directory, name, counted(r), count=len(r)) for name, r in splits.items()}
         write_manifest(directory, demo.CLASSES, shards, plan=directory.name)
     return directory

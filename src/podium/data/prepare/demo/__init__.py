@@ -43,8 +43,8 @@ def render(seed: int, index: int) -> tuple[bytes, int]:
     rng = _random(seed, index, stream=0)
     width, height = _size(rng)
     background_luma, object_luma = _two_lumas(rng)
-    photo = _background(rng, width, height, background_luma)
-    _put_object(rng, photo, CLASSES[label], object_luma)
+    photo = _background(rng, width, height, luma=background_luma)
+    _put_object(rng, photo, CLASSES[label], luma=object_luma)
     _light(rng, photo)
     photo = _speckle(rng, photo, rng.uniform(1, 6))
     if rng.random() < _GREY_SHARE:
@@ -94,7 +94,7 @@ def _image(pixels: np.ndarray) -> Image.Image:
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
-def _background(rng: np.random.Generator, width: int, height: int, luma: float) -> Image.Image:
+def _background(rng: np.random.Generator, width: int, height: int, *, luma: float) -> Image.Image:
     """Painted at a half to a quarter of the size, blurred and enlarged: cheap, and out of focus."""
     coarse = int(rng.integers(2, 5))
     size = (width // coarse, height // coarse)
@@ -120,7 +120,7 @@ def _background(rng: np.random.Generator, width: int, height: int, luma: float) 
     return scene.resize((width, height), Image.Resampling.BILINEAR)
 
 
-def _put_object(rng: np.random.Generator, photo: Image.Image, name: str, luma: float) -> None:
+def _put_object(rng: np.random.Generator, photo: Image.Image, name: str, *, luma: float) -> None:
     short = min(photo.size)
     side = 8 * round(short * rng.uniform(0.58, 0.84) / 8)
     silhouette, marks = _silhouette(rng, name, side)
@@ -145,7 +145,7 @@ def _put_object(rng: np.random.Generator, photo: Image.Image, name: str, luma: f
     skin.paste(_colour(rng, luma + (60 if luma < 110 else -60), 0.6), (0, 0), marks)
     photo.paste(skin, _place(corner), silhouette)
     if rng.random() < 0.25:
-        _occlude(rng, photo, corner + side / 2, side)
+        _occlude(rng, photo, corner + side / 2, side=side)
 
 
 def _place(corner: np.ndarray) -> tuple[int, int]:
@@ -189,7 +189,7 @@ def _pattern(rng: np.random.Generator, size: int) -> np.ndarray:
     return (np.zeros_like(x), stripes, checks, marble)[rng.integers(4)][..., None]
 
 
-def _occlude(rng: np.random.Generator, photo: Image.Image, centre: np.ndarray, side: int) -> None:
+def _occlude(rng: np.random.Generator, photo: Image.Image, centre: np.ndarray, *, side: int) -> None:
     """A straw in front of the object, at most a twelfth of its side thick."""
     angle = rng.uniform(0, 2 * np.pi)
     along = np.array([math.cos(angle), math.sin(angle)])

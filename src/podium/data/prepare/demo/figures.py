@@ -25,7 +25,7 @@ def _polygon(*corners: tuple[float, float]) -> Points:
     return np.array(corners, float)
 
 
-def _box(left: float, top: float, right: float, bottom: float) -> Points:
+def _box(left: float, top: float, right: float, *, bottom: float) -> Points:
     return _polygon((left, top), (right, top), (right, bottom), (left, bottom))
 
 
@@ -79,9 +79,9 @@ def _heart(rng: np.random.Generator) -> Figure:
 def _key(rng: np.random.Generator) -> Figure:
     bow, half = rng.uniform(0.36, 0.44), rng.uniform(0.09, 0.12)
     layers = [(_ellipse(-0.6, 0, bow, bow), True), (_ellipse(-0.6, 0, bow * 0.52, bow * 0.52), False)]
-    layers.append((_box(-0.6 + bow * 0.8, -half, 1, half), True))
+    layers.append((_box(-0.6 + bow * 0.8, -half, 1, bottom=half), True))
     for left in (0.38, 0.62, 0.86)[rng.integers(2) :]:
-        layers.append((_box(left, 0, left + 0.14, half + rng.uniform(0.18, 0.3)), True))
+        layers.append((_box(left, 0, left + 0.14, bottom=half + rng.uniform(0.18, 0.3)), True))
     return layers, []
 
 
@@ -108,7 +108,7 @@ def _tree(rng: np.random.Generator) -> Figure:
     heights = [(-1.0, -0.4), (-0.6, 0.1), (-0.15, 0.65)]
     tiers = zip(heights, widths, strict=True)
     crown = [_polygon((0, top), (width, low), (-width, low)) for (top, low), width in tiers]
-    trunk = _box(-0.14, 0.6, 0.14, 1)
+    trunk = _box(-0.14, 0.6, 0.14, bottom=1)
     return _union(*crown, trunk), [trunk]
 
 
@@ -116,7 +116,7 @@ def _umbrella(rng: np.random.Generator) -> Figure:
     rise = rng.uniform(0.75, 0.95)
     layers = [(_ellipse(0, 0, 1, rise, 180, 360), True)]
     layers += [(_ellipse(x, 0.02, 1 / 3, 0.15), False) for x in (-2 / 3, 0, 2 / 3)]
-    layers += _union(_box(-0.06, -rise - 0.12, 0.06, 0.75), _ellipse(0.18, 0.75, 0.24, 0.24, 0, 180))
+    layers += _union(_box(-0.06, -rise - 0.12, 0.06, bottom=0.75), _ellipse(0.18, 0.75, 0.24, 0.24, 0, 180))
     layers.append((_ellipse(0.18, 0.74, 0.12, 0.12, 0, 180), False))
     bend = -rise * 0.6
     return layers, _both_sides(_polygon((0, -rise), (0.2, bend), (0.36, -0.1), (0.31, -0.1), (0.15, bend)))

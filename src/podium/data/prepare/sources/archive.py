@@ -54,7 +54,7 @@ def scan_archive(file: SourceFile, work: Path, slot: str) -> Scan:
     may_count_from_one = False
     if head[:4] == b"PAR1":
         kind = "parquet"
-        classes, rows = scan_parquet(path, file.name, split, work / f"{slot}.images")
+        classes, rows = scan_parquet(path, file.name, split, unpacked=work / f"{slot}.images")
     elif head[257:262] == b"ustar" or file.name.endswith(".tar"):
         kind, rows = scan_tar(path, file.name, file.split)
     elif is_tfrecord(head):

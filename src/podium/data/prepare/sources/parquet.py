@@ -17,7 +17,7 @@ _IMAGE_COLUMNS = ("image", "img", "jpg", "jpeg", "png", "picture")
 _LABEL_COLUMNS = ("label", "labels", "fine_label", "cls", "class", "target")
 
 
-def scan_parquet(path: str, file_name: str, split: str | None, unpacked: Path) -> tuple[list[str], pa.Table]:
+def scan_parquet(path: str, file_name: str, split: str | None, *, unpacked: Path) -> tuple[list[str], pa.Table]:
     """(class names as declared, the rows); the images go into the file `unpacked`."""
     rows, row, offset = Rows(str(unpacked)), 0, 0
     try:

@@ -119,7 +119,7 @@ def number_classes(rows: pa.Table, known: Sequence[str], one_based: bool) -> tup
         raise UserError("the source has no image; give a folder, archive or file that holds labelled images")
     numbers, names = rows["number"], coded(rows["class_name"])
     if numbers.null_count == 0:
-        return _keep_numbers(numbers.to_numpy(), names, known, one_based)
+        return _keep_numbers(numbers.to_numpy(), names, known, one_based=one_based)
     if (names.codes < 0).any():
         mixed = "some images have class numbers, others only class names"
         raise UserError(f"{mixed}; give sources of one kind with --train and --validation")
@@ -130,7 +130,7 @@ def number_classes(rows: pa.Table, known: Sequence[str], one_based: bool) -> tup
 
 
 def _keep_numbers(
-    numbers: np.ndarray, names: Coded, known: Sequence[str], one_based: bool
+    numbers: np.ndarray, names: Coded, known: Sequence[str], *, one_based: bool
 ) -> tuple[tuple[str, ...], np.ndarray]:
     least, most = int(numbers.min()), int(numbers.max())
     first = int(one_based and least >= 1)

@@ -33,7 +33,7 @@ def scan_tar(path: str, archive_name: str, given: str | None) -> tuple[str, pa.T
         members = list(_members(file, archive_name, rows))
         labelled = {key for key, ending in map(_key, members) if ending in ("cls", "json")}
         if any(is_image(member.name) and _key(member)[0] in labelled for member in members):
-            _add_samples(file, members, choose_split(given, named), rows)
+            _add_samples(file, members, choose_split(given, named), rows=rows)
             return "webdataset", rows.table()
     images = [member for member in members if is_image(member.name)]
     for member, (where, class_name) in zip(images, place([m.name for m in images], given, named), strict=True):
@@ -88,7 +88,7 @@ def _key(member: _Member) -> tuple[str, str]:
     return folder + slash + key, ending.lower()
 
 
-def _add_samples(file: BinaryIO, members: list[_Member], split: str | None, rows: Rows) -> None:
+def _add_samples(file: BinaryIO, members: list[_Member], split: str | None, *, rows: Rows) -> None:
     samples: dict[str, dict[str, _Member]] = {}
     for member in members:
         key, ending = _key(member)

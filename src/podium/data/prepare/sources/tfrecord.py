@@ -31,7 +31,7 @@ def is_tfrecord(head: bytes) -> bool:
 def scan_tfrecord(path: str, file_name: str, split: str | None) -> tuple[bool, pa.Table]:
     """(whether its class numbers may count from 1, the rows)."""
     rows, may_count_from_one = Rows(path), False
-    for record, (offset, example) in enumerate(_records(path, file_name, split, rows)):
+    for record, (offset, example) in enumerate(_records(path, file_name, split, rows=rows)):
         name = f"{file_name}:{record}"
         try:
             features = parse_example(example)
@@ -59,7 +59,7 @@ def scan_tfrecord(path: str, file_name: str, split: str | None) -> tuple[bool, p
     return may_count_from_one, rows.table()
 
 
-def _records(path: str, file_name: str, split: str | None, rows: Rows) -> Iterator[tuple[int, bytes]]:
+def _records(path: str, file_name: str, split: str | None, *, rows: Rows) -> Iterator[tuple[int, bytes]]:
     """(offset, Example) of each record. A wrong checksum loses its record, or the rest of the file if it was
     the length's."""
     file_bytes, at = os.path.getsize(path), 0
