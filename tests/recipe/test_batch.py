@@ -31,7 +31,7 @@ def test_the_loaders_arrays_are_what_the_programs_are_compiled_for(small_data, c
     mesh = build_mesh(Torus(Shape(1, 1)), jax.devices()[:1])
     rows = np.arange(recipe.batch_global)
     train = TrainLoader(ImageSet.open(small_data, "train"), recipe, rows)
-    evaluation = EvalLoader(ImageSet.open(small_data, "validation"), recipe.data, recipe.batch_global, rows)
+    evaluation = EvalLoader(ImageSet.open(small_data, "validation"), recipe.data, recipe.batch_global, rows=rows)
     for loader, leading, steps in ((train, 1, 3), (evaluation, 0, None)):
         compiled_for = batch_shapes(recipe, batch_sharding(mesh, leading), steps)
         assert {name: (array.shape, array.dtype) for name, array in loader.new_batch().items()} == {

@@ -68,14 +68,14 @@ def real_images() -> Iterator[bytes]:
 
 def one(image: bytes, box: Box, flip: bool, size: int) -> Pixels:
     out = np.full((1, size, size, 3), 77, np.uint8)
-    statuses = decode.decode_batch([image], np.array([box]), np.array([flip]), out, 1)
+    statuses = decode.decode_batch([image], np.array([box]), np.array([flip]), out=out, threads=1)
     assert statuses.tolist() == [Status.OK]
     return out[0]
 
 
 def one_from_pixels(pixels: Pixels, box: Box, flip: bool, size: int) -> Pixels:
     out = np.full((1, size, size, 3), 77, np.uint8)
-    assert decode.resize_batch([pixels], np.array([box]), np.array([flip]), out, 1).tolist() == [Status.OK]
+    assert decode.resize_batch([pixels], np.array([box]), np.array([flip]), out=out, threads=1).tolist() == [Status.OK]
     return out[0]
 
 

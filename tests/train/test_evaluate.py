@@ -60,7 +60,7 @@ def linear(small_data):
 def test_loss_and_accuracies_are_means_over_the_images_without_smoothing_or_padding(linear):
     images, recipe, step, state = linear
     evaluated = Evaluator(recipe, step, images)(state, 7, 1.5)
-    loader = EvalLoader(images, recipe.data, len(images), np.arange(len(images)))
+    loader = EvalLoader(images, recipe.data, len(images), rows=np.arange(len(images)))
     batch = loader.new_batch()
     loader.fill(batch, 0)
     p, label = np.asarray(step.predict(state, batch["image"]), np.float64), batch["label"]

@@ -47,7 +47,7 @@ def test_prediction_sees_what_evaluation_sees(tmp_path):
             (tmp_path / "in" / split / "cat" / name).write_bytes(content)
     prepare(tmp_path / "in", tmp_path / "out")
     images = ImageSet.open(tmp_path / "out", "validation")
-    loader = EvalLoader(images, DATA, len(files), np.arange(len(files)))
+    loader = EvalLoader(images, DATA, len(files), rows=np.arange(len(files)))
     batch = loader.new_batch()
     loader.fill(batch, 0)
     names = [images.name(i) for i in range(len(files))]

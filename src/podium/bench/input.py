@@ -52,11 +52,11 @@ def run(
     images = _open(data)
     result: dict[str, Any] = {key: {} for key in ("threads", "ratios", "spread", "feed")}
     for count in threads:
-        rates, missing = _rates(images, count, rounds, image_size)
+        rates, missing = _rates(images, count, rounds, image_size=image_size)
         for part, figures in _figures(rates).items():
             result[part][str(count)] = figures
     if memory_images:
-        result["memory"] = memory(images, memory_images, max(threads), image_size)
+        result["memory"] = memory(images, memory_images, max(threads), image_size=image_size)
     packages = {peer.package for name, peer in PEERS.items() if name not in missing}
     return {
         **result,
@@ -118,13 +118,13 @@ def _figures(rates: dict[str, list[float]]) -> dict[str, dict[str, Any]]:
     }
 
 
-def memory(images: ImageSet, images_total: int, threads: int, image_size: int) -> dict[str, Any]:
+def memory(images: ImageSet, images_total: int, threads: int, *, image_size: int) -> dict[str, Any]:
     """Resident memory after a fifth, three fifths and all of `images_total` images reached a device; bytes cached."""
-    loader = _loader(images, "bytes", threads, image_size)
+    loader = _loader(images, "bytes", threads, image_size=image_size)
     steps = -(-images_total // BATCH)
     marks = {-(-steps * fifths // 5) for fifths in (1, 3, 5)}
     process, resident_mb = psutil.Process(), {}
-    with Feed(loader, range(steps), _sharding(), BATCH) as feed:
+    with Feed(loader, range(steps), _sharding(), batch_global=BATCH) as feed:
         for step, batch in enumerate(feed, start=1):
             jax.block_until_ready(batch)
             if step in marks:
@@ -134,9 +134,11 @@ def memory(images: ImageSet, images_total: int, threads: int, image_size: int) -
     return {"resident_mb": resident_mb, "growth_mb": round(last - first, 1), "images": steps * BATCH}
 
 
-def _rates(images: ImageSet, threads: int, rounds: int, image_size: int) -> tuple[dict[str, list[float]], list[str]]:
+def _rates(images: ImageSet, threads: int, rounds: int, *, image_size: int) -> tuple[dict[str, list[float]], list[str]]:
     """The rates of all, taking turns, and the peers that are missing."""
-    seeking, pixels, whole = (_loader(images, level, threads, image_size) for level in ("bytes", "pixels", "bytes"))
+    seeking, pixels, whole = (
+        _loader(images, level, threads, image_size=image_size) for level in ("bytes", "pixels", "bytes")
+    )
     whole.cache = Cache(images, "bytes", threads, seek=False)
     work, flips = _workload(seeking)
     peers, missing = input_peers.build(work)
@@ -154,7 +156,7 @@ def _rates(images: ImageSet, threads: int, rounds: int, image_size: int) -> tupl
     return rates, missing
 
 
-def _loader(images: ImageSet, cache: str, threads: int, image_size: int) -> TrainLoader:
+def _loader(images: ImageSet, cache: str, threads: int, *, image_size: int) -> TrainLoader:
     recipe = from_dict(
         {
             "epochs": 1,
@@ -172,7 +174,7 @@ def _workload(loader: TrainLoader) -> tuple[Workload, list[np.ndarray]]:
     """What the loader will draw in a turn, and its flips, which no peer has to do."""
     images, recipe = loader.images, loader.recipe
     drawn = [loader.order.batch(step) for step in range(BATCHES_PER_TURN)]
-    crops = [train_crops(recipe.data, recipe.seed, epochs, s, images.sizes[s]) for s, epochs in drawn]
+    crops = [train_crops(recipe.data, recipe.seed, epochs, samples=s, sizes=images.sizes[s]) for s, epochs in drawn]
     files = [[images.image(int(sample)).copy() for sample in samples] for samples, _ in drawn]
     boxes = [c.boxes for c in crops]
     work = Workload(files, boxes, recipe.data.min_area, recipe.data.image_size, recipe.data.threads)
@@ -196,7 +198,7 @@ def _feed(loader: TrainLoader) -> Turn:
 
     def turn() -> int:
         loader.draws.forget()
-        with Feed(loader, range(BATCHES_PER_TURN), sharding, BATCH) as feed:
+        with Feed(loader, range(BATCHES_PER_TURN), sharding, batch_global=BATCH) as feed:
             for batch in feed:
                 jax.block_until_ready(batch)
         return BATCHES_PER_TURN * BATCH
@@ -212,7 +214,7 @@ def _decoder(work: Workload, flips: list[np.ndarray]) -> Turn:
 
     def turn() -> int:
         for (files, index), boxes, flip in zip(places, work.boxes, flips, strict=True):
-            decode.decode_batch(files, boxes, flip, out, work.threads, indexes=index)
+            decode.decode_batch(files, boxes, flip, out=out, threads=work.threads, indexes=index)
         return work.images if indexes else 0  # the byte strings stay as long as their addresses are used
 
     return turn

@@ -30,11 +30,12 @@ def _left_by_limits(root: Path) -> Iterator[int]:
         # A container may see its own cgroup as the top one, and of `path` nothing.
         group = root / top / path.lstrip("/")
         for above in (group, *group.parents):
-            if (left := _left(above, *names)) is not None:
+            if (left := _left(above, names)) is not None:
                 yield left
 
 
-def _left(group: Path, limit: str, used: str, files: str) -> int | None:
+def _left(group: Path, names: tuple[str, str, str]) -> int | None:
+    limit, used, files = names
     try:
         stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
         left = int((group / limit).read_text()) - int((group / used).read_text()) + int(stat[files])

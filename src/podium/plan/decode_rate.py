@@ -20,12 +20,12 @@ def measure(data: Data) -> float:
     """Images per second per core: one thread, the best of three rounds after a warm-up."""
     images = [_jpeg(seed) for seed in range(8)] * (_IMAGES // 8)
     samples = np.arange(_IMAGES)
-    crops = train_crops(data, 0, np.zeros_like(samples), samples, np.tile([_WIDTH, _HEIGHT], (_IMAGES, 1)))
+    crops = train_crops(data, 0, samples * 0, samples=samples, sizes=np.tile([_WIDTH, _HEIGHT], (_IMAGES, 1)))
     out = np.empty((_IMAGES, data.image_size, data.image_size, 3), np.uint8)
     seconds = []
     for _ in range(4):
         began = time.perf_counter()
-        decode.decode_batch(images, crops.boxes, crops.flips, out, threads=1)
+        decode.decode_batch(images, crops.boxes, crops.flips, out=out, threads=1)
         seconds.append(time.perf_counter() - began)
     return _IMAGES / min(seconds[1:])
 

@@ -23,7 +23,7 @@ class Evaluator:
     def __init__(self, recipe: Recipe, step: Step, images: ImageSet, *, cache_budget_bytes: int | None = None) -> None:
         self._step, self._images, self._batch_global = step, images, recipe.batch_global
         rows = local_rows(step.eval_batches, recipe.batch_global)
-        self._loader = EvalLoader(images, recipe.data, recipe.batch_global, rows, cache_budget_bytes)
+        self._loader = EvalLoader(images, recipe.data, recipe.batch_global, rows=rows, budget=cache_budget_bytes)
 
     def __call__(
         self,
@@ -40,7 +40,7 @@ class Evaluator:
         began = time.perf_counter()
         totals = self._step.zero_totals()
         indices = range(self._loader.batches)
-        with Feed(self._loader, indices, self._step.eval_batches, self._batch_global) as feed:
+        with Feed(self._loader, indices, self._step.eval_batches, batch_global=self._batch_global) as feed:
             for batch in feed:
                 before, totals = totals, program(state, totals, batch)
                 # Two batches are under way, not all: with 157 sent at once, 16 simulated chips on two cores stopped in

@@ -77,10 +77,10 @@ class TrainingLoop:
     def _input(self) -> Iterator[tuple[TrainLoader, Feed]]:
         recipe, sharding = self._recipe, self._step.train_batches
         rows = local_rows(sharding, recipe.batch_global)
-        loader = TrainLoader(self._setup.images, recipe, rows, self._setup.budgets.train_bytes)
+        loader = TrainLoader(self._setup.images, recipe, rows, budget=self._setup.budgets.train_bytes)
         with (
             contextlib.closing(loader),
-            Feed(loader, self._dispatches(), sharding, recipe.batch_global) as batches,
+            Feed(loader, self._dispatches(), sharding, batch_global=recipe.batch_global) as batches,
         ):
             loader.read_ahead(self._setup.first_step)
             yield loader, batches

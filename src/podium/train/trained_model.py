@@ -111,7 +111,7 @@ def _pixels(files: Sequence[Path], data: Data) -> np.ndarray:
         sizes.append((width, height))
     pixels = np.empty((len(files), data.image_size, data.image_size, 3), np.uint8)
     crops = eval_crops(data, np.array(sizes))
-    statuses = decode.decode_batch(jpegs, crops.boxes, crops.flips, pixels, thread_count(data))
+    statuses = decode.decode_batch(jpegs, crops.boxes, crops.flips, out=pixels, threads=thread_count(data))
     for file, status in zip(files, statuses, strict=True):
         if status:
             raise _undecodable(file, decode.status_message(status))

@@ -24,7 +24,7 @@ SAMPLINGS = {"444": (1, 1), "422": (2, 1), "440": (1, 2), "420": (2, 2)}
 def encoded(pixels: Pixels, sampling: str, quality: int, optimize: bool = False) -> bytes:
     if sampling == "grey":
         return jpeg(pixels, "L", quality=quality, optimize=optimize)
-    return imagecodecs.jpeg8_encode(pixels, level=quality, subsampling=sampling, optimize=optimize)
+    return bytes(imagecodecs.jpeg8_encode(pixels, level=quality, subsampling=sampling, optimize=optimize))
 
 
 def crops(
@@ -36,7 +36,9 @@ def crops(
     out = np.full((len(images), 32, 32, 3), 77, np.uint8)
     stale = np.full(len(images), 7, np.uint8)
     work = Crops(np.array(boxes, np.int32), np.zeros(len(images), np.uint8), out, 2)
-    statuses = decoder.decode_batch(Buffers.of(images), work, None if indexes is None else Buffers.of(indexes), stale)
+    statuses = decoder.decode_batch(
+        Buffers.of(images), work, None if indexes is None else Buffers.of(indexes), stale=stale
+    )
     assert not stale.any()
     return statuses, out
 

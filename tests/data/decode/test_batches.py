@@ -40,7 +40,7 @@ def test_threads_do_not_change_the_batch(either: ModuleType) -> None:
     batches = []
     for threads in (1, 2, 5):
         out = np.full((len(images), 48, 48, 3), threads, np.uint8)
-        statuses = either.decode_batch(images, boxes, flips, out, threads)
+        statuses = either.decode_batch(images, boxes, flips, out=out, threads=threads)
         assert statuses.tolist() == [Status.OK] * len(FILES) + [Status.NOT_JPEG]
         batches.append(out)
     np.testing.assert_array_equal(batches[0], batches[1])
@@ -55,4 +55,4 @@ def test_images_come_in_any_buffer(either: ModuleType) -> None:
 
 def test_an_empty_batch_is_fine(either: ModuleType) -> None:
     out = np.empty((0, 8, 8, 3), np.uint8)
-    assert either.decode_batch([], np.empty((0, 4)), np.empty(0), out, 2).shape == (0,)
+    assert either.decode_batch([], np.empty((0, 4)), np.empty(0), out=out, threads=2).shape == (0,)

@@ -46,7 +46,7 @@ def test_a_broken_image_has_a_status_and_harms_no_other(name: str, either: Modul
     image, status = BROKEN[name]
     out = np.full((3, 24, 24, 3), 99, np.uint8)
     boxes = np.array([(3, 2, 60, 50), (0, 0, 1, 1), (3, 2, 60, 50)])
-    statuses = either.decode_batch([GOOD, image, GOOD], boxes, np.zeros(3), out, 2)
+    statuses = either.decode_batch([GOOD, image, GOOD], boxes, np.zeros(3), out=out, threads=2)
     assert statuses.tolist() == [Status.OK, status, Status.OK]
     assert not out[1].any()
     np.testing.assert_array_equal(out[0], one(GOOD, (3, 2, 60, 50), False, 24))
@@ -61,7 +61,7 @@ def test_a_broken_image_has_a_status_and_harms_no_other(name: str, either: Modul
 
 def test_a_missing_tail_is_seen_by_a_crop_above_it(either: ModuleType) -> None:
     out = np.empty((1, 8, 8, 3), np.uint8)
-    statuses = either.decode_batch([FILES["444"][:-300]], np.array([(0, 0, 8, 8)]), np.zeros(1), out, 1)
+    statuses = either.decode_batch([FILES["444"][:-300]], np.array([(0, 0, 8, 8)]), np.zeros(1), out=out, threads=1)
     assert statuses.tolist() == [Status.TRUNCATED]
 
 
@@ -83,7 +83,7 @@ if not native.missing:
             endless = image[:begin] + image[begin:end] * scans + image[end:]
             out = np.empty((1, 8, 8, 3), np.uint8)
             crops = Crops(np.array([(0, 0, 9, 9)], np.int32), np.zeros(1, np.uint8), out, 1)
-            assert native.own.decode_batch(Buffers.of([endless]), crops, None, None).tolist() == [status]
+            assert native.own.decode_batch(Buffers.of([endless]), crops, None, stale=None).tolist() == [status]
 
 
 def test_trailing_bytes_after_the_end_are_harmless(either: ModuleType) -> None:
@@ -107,10 +107,10 @@ def test_trailing_bytes_after_the_end_are_harmless(either: ModuleType) -> None:
 )
 def test_absurd_boxes_have_a_status(box: Box, either: ModuleType) -> None:
     out = np.full((1, 8, 8, 3), 99, np.uint8)
-    assert either.decode_batch([GOOD], np.array([box]), np.zeros(1), out, 1).tolist() == [Status.BAD_BOX]
+    assert either.decode_batch([GOOD], np.array([box]), np.zeros(1), out=out, threads=1).tolist() == [Status.BAD_BOX]
     assert not out.any()
     out[:] = 99
-    assert either.resize_batch([SCENE], np.array([box]), np.zeros(1), out, 1).tolist() == [Status.BAD_BOX]
+    assert either.resize_batch([SCENE], np.array([box]), np.zeros(1), out=out, threads=1).tolist() == [Status.BAD_BOX]
     assert not out.any()
 
 
@@ -130,13 +130,13 @@ def test_wrong_arrays_never_reach_the_library(
     boxes: NDArray[np.float64], flips: NDArray[np.float64], out: Pixels, threads: int
 ) -> None:
     with pytest.raises(ValueError):
-        decode.decode_batch([GOOD], boxes, flips, out, threads)
+        decode.decode_batch([GOOD], boxes, flips, out=out, threads=threads)
     with pytest.raises(ValueError):
-        decode.resize_batch([SCENE], boxes, flips, out, threads)
+        decode.resize_batch([SCENE], boxes, flips, out=out, threads=threads)
 
 
 def test_pixels_that_are_not_rgb_rows_are_refused() -> None:
     out = np.empty((1, 8, 8, 3), np.uint8)
     for image in (SCENE[:, ::2], SCENE[..., 0], SCENE.astype(np.float32)):
         with pytest.raises(ValueError, match="image 0"):
-            decode.resize_batch([image], np.array([(0, 0, 4, 4)]), np.zeros(1), out, 1)
+            decode.resize_batch([image], np.array([(0, 0, 4, 4)]), np.zeros(1), out=out, threads=1)

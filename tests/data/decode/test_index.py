@@ -18,7 +18,9 @@ BOX = (41, 37, 60, 50)
 def decoded(image: bytes, index: bytes | None) -> tuple[Pixels, bool]:
     out = np.full((1, 32, 32, 3), 77, np.uint8)
     stale = np.zeros(1, np.bool_)
-    statuses = decode.decode_batch([image], np.array([BOX]), np.zeros(1), out, 1, indexes=[index], stale=stale)
+    statuses = decode.decode_batch(
+        [image], np.array([BOX]), np.zeros(1), out=out, threads=1, indexes=[index], stale=stale
+    )
     assert statuses.tolist() == [Status.OK]
     return out[0], bool(stale[0])
 
@@ -36,12 +38,12 @@ def test_pillow_has_no_index_but_checks_the_file(monkeypatch: pytest.MonkeyPatch
 
 def test_indexes_that_do_not_fit_the_batch_are_refused() -> None:
     out = np.empty((1, 8, 8, 3), np.uint8)
-    work = np.array([BOX]), np.zeros(1), out, 1
+    work = {"boxes": np.array([BOX]), "flips": np.zeros(1), "out": out, "threads": 1}
     with pytest.raises(ValueError, match="2 indexes for 1 images"):
-        decode.decode_batch([IMAGE], *work, indexes=[None, None])
+        decode.decode_batch([IMAGE], **work, indexes=[None, None])
     for stale in (np.zeros(2, np.bool_), np.zeros(1, np.uint8)):
         with pytest.raises(ValueError, match="stale"):
-            decode.decode_batch([IMAGE], *work, stale=stale)
+            decode.decode_batch([IMAGE], **work, stale=stale)
     with pytest.raises(ValueError, match="addresses"):
         Buffers(np.zeros(1, np.uintp), np.zeros(2, np.uintp))
     with pytest.raises(ValueError, match="uintp"):
@@ -58,9 +60,9 @@ def test_files_are_taken_from_addresses(either: object) -> None:
     boxes = np.array(crop_boxes([(149, 117)] * 4, seed=2))
     indexes = [decode.build_index(image) for image in images]
     expected, out = np.empty((2, 4, 32, 32, 3), np.uint8)
-    assert not decode.decode_batch(images, boxes, np.zeros(4), expected, 1).any()
+    assert not decode.decode_batch(images, boxes, np.zeros(4), out=expected, threads=1).any()
     for given_indexes in (indexes, Buffers.of(indexes)):
-        assert not decode.decode_batch(at, boxes, np.zeros(4), out, 2, indexes=given_indexes).any()
+        assert not decode.decode_batch(at, boxes, np.zeros(4), out=out, threads=2, indexes=given_indexes).any()
         np.testing.assert_array_equal(out, expected)
 
 
@@ -76,7 +78,9 @@ if not native.missing:
         """A crop does not read what lies below it; building the index does."""
         cut = FILES["420"][:-600] + b"\xff\xd9"
         out = np.empty((1, 8, 8, 3), np.uint8)
-        assert decode.decode_batch([cut], np.array([(0, 0, 8, 8)]), np.zeros(1), out, 1).tolist() == [Status.OK]
+        assert decode.decode_batch([cut], np.array([(0, 0, 8, 8)]), np.zeros(1), out=out, threads=1).tolist() == [
+            Status.OK
+        ]
         with pytest.raises(decode.DecodeError) as raised:
             decode.build_index(cut)
         assert raised.value.status == Status.CORRUPT
@@ -120,8 +124,8 @@ if not native.missing:
             changed = IMAGE[:at] + bytes([IMAGE[at] ^ 1]) + IMAGE[at + 1 :]
             out = np.empty((2, 32, 32, 3), np.uint8)
             stale = np.zeros(2, np.bool_)
-            work = np.array([BOX] * 2), np.zeros(2), out, 1
-            statuses = decode.decode_batch([changed] * 2, *work, indexes=[index, None], stale=stale)
+            work = {"boxes": np.array([BOX] * 2), "flips": np.zeros(2), "out": out, "threads": 1}
+            statuses = decode.decode_batch([changed] * 2, **work, indexes=[index, None], stale=stale)
             assert statuses[0] == statuses[1]
             assert stale.tolist() == [True, False]
             np.testing.assert_array_equal(out[0], out[1])

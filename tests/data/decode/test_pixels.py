@@ -81,7 +81,7 @@ def test_real_images_are_pillows_to_a_level() -> None:
     boxes = crop_boxes([decode.jpeg_size(image) for image in images], seed=3)
     flips = np.arange(len(images)) % 2 == 1
     out = np.empty((len(images), 224, 224, 3), np.uint8)
-    assert not decode.decode_batch(images, np.array(boxes), flips, out, 2).any()
+    assert not decode.decode_batch(images, np.array(boxes), flips, out=out, threads=2).any()
     worst = mean = 0.0
     for image, box, flip, square in zip(images, boxes, flips, out, strict=True):
         off = difference(square, pillow_reference(image, box, bool(flip), 224))
@@ -96,9 +96,9 @@ def test_real_images_give_the_same_bits_from_file_and_from_pixels(either: Module
     boxes = np.array(crop_boxes([either.jpeg_size(image) for image in images], seed=4))
     flips = np.arange(len(images)) % 2 == 0
     from_files, from_pixels = np.empty((2, len(images), 64, 64, 3), np.uint8)
-    assert not either.decode_batch(images, boxes, flips, from_files, 2).any()
+    assert not either.decode_batch(images, boxes, flips, out=from_files, threads=2).any()
     pixels = [either.decode_pixels(image) for image in images]
-    assert not either.resize_batch(pixels, boxes, flips, from_pixels, 2).any()
+    assert not either.resize_batch(pixels, boxes, flips, out=from_pixels, threads=2).any()
     np.testing.assert_array_equal(from_files, from_pixels)
 
 
@@ -123,7 +123,9 @@ def test_every_crop_position_decodes_as_the_whole(name: str) -> None:
     corners = [(x, y) for y in range(0, 97, 3) for x in range(y % 7, 129, 7)] + [(129, 97), (0, 97), (129, 0)]
     out = np.empty((len(corners), size, size, 3), np.uint8)
     boxes = np.array([(x, y, size, size) for x, y in corners])
-    assert not decode.decode_batch([FILES[name]] * len(corners), boxes, np.zeros(len(corners)), out, 2).any()
+    assert not decode.decode_batch(
+        [FILES[name]] * len(corners), boxes, np.zeros(len(corners)), out=out, threads=2
+    ).any()
     for (x, y), square in zip(corners, out, strict=True):
         np.testing.assert_array_equal(square, pixels[y : y + size, x : x + size], err_msg=f"at {x}, {y}")
 

@@ -73,14 +73,14 @@ FLIPS = np.arange(COUNT) % 2
 
 def decoded(cache, samples=SAMPLES):
     out = np.empty((len(samples), 32, 32, 3), np.uint8)
-    assert not cache.decode(samples, BOXES[: len(samples)], FLIPS[: len(samples)], out).any()
+    assert not cache.decode(samples, BOXES[: len(samples)], FLIPS[: len(samples)], out=out).any()
     return out
 
 
 @pytest.fixture
 def expected():
     out = np.empty((COUNT, 32, 32, 3), np.uint8)
-    assert not decode.decode_batch([FILES[s] for s in SAMPLES], BOXES, FLIPS, out, 1).any()
+    assert not decode.decode_batch([FILES[s] for s in SAMPLES], BOXES, FLIPS, out=out, threads=1).any()
     return out
 
 
@@ -132,7 +132,7 @@ def test_cached_bytes_are_copies(directory, expected):
     overwrite(directory)
     np.testing.assert_array_equal(decoded(levels["bytes"]), expected)
     out = np.empty((COUNT, 32, 32, 3), np.uint8)
-    assert levels["none"].decode(SAMPLES, BOXES, FLIPS, out).any()  # or the test shows nothing
+    assert levels["none"].decode(SAMPLES, BOXES, FLIPS, out=out).any()  # or the test shows nothing
 
 
 def test_a_directory_of_0_1_opens_and_gets_its_indexes_in_the_byte_cache(directory_of_0_1, expected):

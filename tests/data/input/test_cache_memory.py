@@ -72,7 +72,7 @@ def test_what_a_device_still_computes_with_is_not_overwritten(small_data):
         return image.astype(jnp.int32).sum((0, 2, 3, 4)) + (busy.sum() > 1e30)
 
     loader = TrainLoader(images, r, np.arange(16))
-    with Feed(loader, range(steps), sharding, 16) as feed:
+    with Feed(loader, range(steps), sharding, batch_global=16) as feed:
         sums = [slow_sum(batch["image"]) for batch in feed]
     for step, got in enumerate(sums):
         fresh = {"image": np.empty((1, 16, 24, 24, 3), np.uint8), "label": np.empty((1, 16), np.int32)}

@@ -45,7 +45,9 @@ def test_a_batch_is_what_order_crops_and_decoder_say(small_data):
         samples, epochs = Order(len(images), 16, r.seed).batch(6 + i)
         crops = train_crops(r.data, r.seed, epochs, samples, images.sizes[samples])
         out = np.empty((16, 24, 24, 3), np.uint8)
-        assert not decode.decode_batch([images.image(s) for s in samples], crops.boxes, crops.flips, out, 1).any()
+        assert not decode.decode_batch(
+            [images.image(s) for s in samples], crops.boxes, crops.flips, out=out, threads=1
+        ).any()
         np.testing.assert_array_equal(batch["image"][i], out)
         np.testing.assert_array_equal(batch["label"][i], images.labels[samples])
         np.testing.assert_array_equal(batch["colour"][i], crops.colours)
@@ -99,14 +101,16 @@ def test_too_many_broken_images_end_the_run(data_with_a_broken_image):
 
 
 def test_a_broken_validation_image_is_an_error_that_names_it(data_with_a_broken_image):
-    loader = EvalLoader(ImageSet.open(data_with_a_broken_image, "validation"), small_recipe().data, 16, np.arange(16))
+    loader = EvalLoader(
+        ImageSet.open(data_with_a_broken_image, "validation"), small_recipe().data, 16, rows=np.arange(16)
+    )
     with pytest.raises(UserError, match=r"validation image image-7\.jpg"):
         filled(loader, 0)
 
 
 def test_evaluation_pads_with_label_minus_one(small_data):
     images = ImageSet.open(small_data, "validation")
-    loader = EvalLoader(images, small_recipe().data, 16, np.arange(16))
+    loader = EvalLoader(images, small_recipe().data, 16, rows=np.arange(16))
     labels = np.concatenate([filled(loader, i)["label"] for i in range(loader.batches)])
     np.testing.assert_array_equal(labels, [*images.labels, *[-1] * 10])
 
@@ -115,10 +119,10 @@ def test_auto_takes_the_fastest_level_that_fits(small_data):
     images = ImageSet.open(small_data, "train")
     pixels = int((images.sizes[:, 0].astype(int) * images.sizes[:, 1] * 3).sum())
     everything = runs(np.arange(len(images)))
-    assert choose_level(images, everything, "auto", pixels) == "pixels"
-    assert choose_level(images, everything, "auto", pixels - 1) == "bytes"
-    assert choose_level(images, everything, "auto", 1000) == "none"
-    assert choose_level(images, everything, "bytes", 1) == "bytes"
+    assert choose_level(images, everything, "auto", budget_bytes=pixels) == "pixels"
+    assert choose_level(images, everything, "auto", budget_bytes=pixels - 1) == "bytes"
+    assert choose_level(images, everything, "auto", budget_bytes=1000) == "none"
+    assert choose_level(images, everything, "bytes", budget_bytes=1) == "bytes"
 
 
 @given(data=st.data())
@@ -163,13 +167,13 @@ def feed_sharding():
 
 def test_batches_arrive_in_order_and_are_never_overwritten():
     # 8 rows of 4 bytes lie at every alignment, so some device arrays share the host's memory.
-    with Feed(Numbers(), range(60), feed_sharding(), 16) as feed:
+    with Feed(Numbers(), range(60), feed_sharding(), batch_global=16) as feed:
         kept = list(feed)
     assert [np.unique(batch["label"]).tolist() for batch in kept] == [[i] for i in range(60)]
 
 
 def test_an_error_in_the_loader_reaches_the_consumer():
-    with Feed(Numbers(fail_at=2), range(5), feed_sharding(), 16) as feed:
+    with Feed(Numbers(fail_at=2), range(5), feed_sharding(), batch_global=16) as feed:
         next(feed), next(feed)
         for _ in range(2):
             with pytest.raises(UserError, match="disk went away"):
@@ -177,7 +181,7 @@ def test_an_error_in_the_loader_reaches_the_consumer():
 
 
 def test_leaving_early_ends_the_thread():
-    with Feed(Numbers(), range(10**9), feed_sharding(), 16) as feed:
+    with Feed(Numbers(), range(10**9), feed_sharding(), batch_global=16) as feed:
         next(feed)
     assert not feed._thread.is_alive()
 

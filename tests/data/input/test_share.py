@@ -116,7 +116,7 @@ def test_the_level_is_that_of_the_share(small_data):
     rows = np.array([0, 1, 4, 5])  # of a batch of 8: not a span
     mine = np.flatnonzero(np.isin(np.arange(len(images)) % 8, rows))
     pixels = int(images.sizes[mine].astype(int).prod(axis=1).sum()) * 3
-    loaders = [EvalLoader(images, data, 8, rows, budget) for budget in (pixels, pixels - 1)]
+    loaders = [EvalLoader(images, data, 8, rows=rows, budget=budget) for budget in (pixels, pixels - 1)]
     assert [loader.cache.level for loader in loaders] == ["pixels", "bytes"]
     share = evaluation_share(len(images), 8, rows)
     assert cached_bytes(images, share, "pixels") == pixels
@@ -134,4 +134,4 @@ def test_training_keeps_the_level_that_its_places_allow(small_data):
         "model": {"norm_span": 4, "name": "resnet8", "stem": "conv3"},
         "optimizer": {"name": "sgd", "learning_rate": 0.1}, "schedule": {"decay": "cosine", "warmup_epochs": 0},
     })  # fmt: skip
-    assert TrainLoader(images, recipe, rows, budget).cache.level == "pixels"
+    assert TrainLoader(images, recipe, rows, budget=budget).cache.level == "pixels"

@@ -96,9 +96,9 @@ def decode_batch(
     images: Sequence[ByteString] | Buffers,
     boxes: NDArray[Any],
     flips: NDArray[Any],
+    *,
     out: Uint8,
     threads: int,
-    *,
     indexes: Sequence[ByteString | None] | Buffers | None = None,
     stale: NDArray[np.bool_] | None = None,
 ) -> Int32:
@@ -109,26 +109,28 @@ def decode_batch(
     slot is black. indexes are what `build_index` gave (None or empty for none); they change speed, not
     bits. stale [n], where given, is set where an index is not its file's: it was not used; build it again.
     """
-    crops = _checked(len(images), boxes, flips, out, threads)
+    crops = _checked(len(images), boxes, flips, out=out, threads=threads)
     files = images if isinstance(images, Buffers) else Buffers.of(images)
     found = indexes if indexes is None or isinstance(indexes, Buffers) else Buffers.of(indexes)
     if found is not None and len(found) != len(files):
         raise ValueError(f"{len(found)} indexes for {len(files)} images; need one (or None) for each")
     if stale is not None and (stale.shape != (len(files),) or stale.dtype != np.bool_ or not stale.flags.c_contiguous):
         raise ValueError(f"stale is {stale.dtype}{list(stale.shape)}; needs contiguous bool [{len(files)}]")
-    return _decoder().decode_batch(files, crops, found, None if stale is None else stale.view(np.uint8))
+    return _decoder().decode_batch(files, crops, found, stale=None if stale is None else stale.view(np.uint8))
 
 
-def resize_batch(images: Sequence[Uint8], boxes: NDArray[Any], flips: NDArray[Any], out: Uint8, threads: int) -> Int32:
+def resize_batch(
+    images: Sequence[Uint8], boxes: NDArray[Any], flips: NDArray[Any], *, out: Uint8, threads: int
+) -> Int32:
     """As `decode_batch`, from what `decode_pixels` gave: the same bits as from the file."""
-    crops = _checked(len(images), boxes, flips, out, threads)
+    crops = _checked(len(images), boxes, flips, out=out, threads=threads)
     for i, image in enumerate(images):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.flags.c_contiguous:
             raise ValueError(f"image {i} is {image.dtype}{list(image.shape)}; needs packed uint8 [h, w, 3]")
     return _decoder().resize_batch(images, crops)
 
 
-def _checked(count: int, boxes: NDArray[Any], flips: NDArray[Any], out: Uint8, threads: int) -> Crops:
+def _checked(count: int, boxes: NDArray[Any], flips: NDArray[Any], *, out: Uint8, threads: int) -> Crops:
     size = out.shape[1] if out.ndim == 4 else 0
     if out.shape != (count, size, size, 3) or not 1 <= size <= MAX_OUT_SIZE:
         raise ValueError(f"out is {list(out.shape)}; needs [{count}, size, size, 3], size 1 … {MAX_OUT_SIZE}")

@@ -96,7 +96,7 @@ class NativeDecoder:
         _check(library.podium_build_index(*places))
         return index[: int(index_bytes[0])].tobytes() or None
 
-    def decode_batch(self, images: Buffers, crops: Crops, indexes: Buffers | None, stale: Uint8 | None) -> Int32:
+    def decode_batch(self, images: Buffers, crops: Crops, indexes: Buffers | None, *, stale: Uint8 | None) -> Int32:
         batch = _Batch(images=address(images.addresses), image_bytes=address(images.sizes))
         if indexes is not None:
             batch.indexes, batch.index_bytes = address(indexes.addresses), address(indexes.sizes)

@@ -36,7 +36,7 @@ def build_index(image: Uint8) -> None:
     decode_pixels(image)
 
 
-def decode_batch(images: Buffers, crops: Crops, indexes: Buffers | None, stale: Uint8 | None) -> Int32:
+def decode_batch(images: Buffers, crops: Crops, indexes: Buffers | None, *, stale: Uint8 | None) -> Int32:
     views = images.views()
     if stale is not None:
         stale[:] = 0  # an index that is not read cannot be seen to be wrong

@@ -21,7 +21,7 @@ _BLACK = np.zeros((1, 1, 3), np.uint8)
 Level = Literal["pixels", "bytes", "none"]
 
 
-def choose_level(images: ImageSet, share: Share, wanted: str, budget_bytes: int) -> Level:
+def choose_level(images: ImageSet, share: Share, wanted: str, *, budget_bytes: int) -> Level:
     """The recipe's level, or for `auto` the fastest one that fits into the budget."""
     if wanted != "auto":
         return wanted  # type: ignore[return-value]
@@ -72,16 +72,16 @@ class Cache:
         decode.backend()  # chosen now: a mistake in the choice is told to the caller, not by a thread that reads ahead
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="podium-cache")
 
-    def decode(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, out: np.ndarray) -> np.ndarray:
+    def decode(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, *, out: np.ndarray) -> np.ndarray:
         """Fills `out` [n, size, size, 3] and gives a status per image."""
         self.read_ahead(samples)
         if self.level != "pixels":
-            return self._from_files(samples, boxes, flips, out)
+            return self._from_files(samples, boxes, flips, out=out)
         kept = [self._pixels.get(sample, _BLACK) for sample in samples.tolist()]
-        statuses = decode.resize_batch(kept, boxes, flips, out, self.threads)
+        statuses = decode.resize_batch(kept, boxes, flips, out=out, threads=self.threads)
         for row in (i for i, pixels in enumerate(kept) if pixels is _BLACK):  # broken: the decoder says how
             one = slice(row, row + 1)
-            statuses[one] = self._from_files(samples[one], boxes[one], flips[one], out[one])
+            statuses[one] = self._from_files(samples[one], boxes[one], flips[one], out=out[one])
         return statuses
 
     def read_ahead(self, samples: np.ndarray) -> None:
@@ -102,12 +102,12 @@ class Cache:
     def close(self) -> None:
         self._pool.shutdown()
 
-    def _from_files(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, out: np.ndarray) -> np.ndarray:
+    def _from_files(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, *, out: np.ndarray) -> np.ndarray:
         files = self._files.buffers(samples, self.images.images)
         if not self._seek:
-            return decode.decode_batch(files, boxes, flips, out, self.threads)
+            return decode.decode_batch(files, boxes, flips, out=out, threads=self.threads)
         indexes, stale = self._indexes.buffers(samples, self.images.indexes), np.zeros(len(samples), np.bool_)
-        statuses = decode.decode_batch(files, boxes, flips, out, self.threads, indexes=indexes, stale=stale)
+        statuses = decode.decode_batch(files, boxes, flips, out=out, threads=self.threads, indexes=indexes, stale=stale)
         for sample in samples[stale].tolist():  # the index of another file, or damaged
             self._keep_index(sample, self.images.image(sample))
         return statuses

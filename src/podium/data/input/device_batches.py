@@ -50,7 +50,9 @@ class Loader:
 
     def steps(self, count: int, *, first_step: int = 0) -> Iterator[dict[str, jax.Array]]:
         """The batches of `count` steps from `first_step` on; the next two are on their way while you use one."""
-        with Feed(self._loader, range(first_step, first_step + count), self._sharding, self.batch_global) as feed:
+        with Feed(
+            self._loader, range(first_step, first_step + count), self._sharding, batch_global=self.batch_global
+        ) as feed:
             yield from feed
 
     def close(self) -> None:

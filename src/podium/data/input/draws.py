@@ -25,7 +25,7 @@ class Draw:
 
 
 class Draws:
-    def __init__(self, order: Order, recipe: Recipe, rows: np.ndarray, sizes: np.ndarray) -> None:
+    def __init__(self, order: Order, recipe: Recipe, rows: np.ndarray, *, sizes: np.ndarray) -> None:
         """`rows` are this host's places of a batch, `sizes` [image, 2] the width and height of all stored images."""
         self._order, self._recipe, self._rows, self._sizes = order, recipe, rows, sizes
         self._drawn: dict[int, Draw] = {}

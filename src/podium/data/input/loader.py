@@ -39,14 +39,14 @@ class Broken:
 class TrainLoader:
     """Fills the places `rows` of global training batches."""
 
-    def __init__(self, images: ImageSet, recipe: Recipe, rows: np.ndarray, budget: int | None = None) -> None:
+    def __init__(self, images: ImageSet, recipe: Recipe, rows: np.ndarray, *, budget: int | None = None) -> None:
         self.images, self.recipe, self.rows = images, recipe, rows
         self.order = Order(len(images), recipe.batch_global, recipe.seed)
         share = self.order.share(rows)
         budget = budget_bytes(recipe.data.cache_gb) if budget is None else budget
         level = choose_level(images, share, recipe.data.cache, budget_bytes=budget)
         self.cache = Cache(images, level, thread_count(recipe.data))
-        self.draws = Draws(self.order, recipe, rows, images.sizes)
+        self.draws = Draws(self.order, recipe, rows, sizes=images.sizes)
         self.broken = Broken()
         self._memory = BatchMemory()
         self._closed = threading.Event()
@@ -86,12 +86,12 @@ class TrainLoader:
             statuses = self.cache.decode(samples, crops.boxes, crops.flips, out=batch["image"][i])
             self.broken.met += len(samples)
             for row in np.flatnonzero(statuses):
-                samples[row] = self._replace(samples[row], draw.epochs[row], statuses[row], batch["image"][i, row])
+                samples[row] = self._replace(samples[row], draw.epochs[row], statuses[row], out=batch["image"][i, row])
             batch["label"][i] = self.images.labels[samples]
             if "colour" in batch:
                 batch["colour"][i] = crops.colours
 
-    def _replace(self, sample: int, epoch: int, status: int, out: np.ndarray) -> int:
+    def _replace(self, sample: int, epoch: int, status: int, *, out: np.ndarray) -> int:
         """Puts the next image that decodes into `out`, and gives its number."""
         while True:
             self.broken.broken += 1
@@ -117,7 +117,7 @@ class EvalLoader:
     """Fills the places `rows` of evaluation batches: every image once, in stored order, then padding with label −1."""
 
     def __init__(
-        self, images: ImageSet, data: Data, batch_global: int, rows: np.ndarray, budget: int | None = None
+        self, images: ImageSet, data: Data, batch_global: int, *, rows: np.ndarray, budget: int | None = None
     ) -> None:
         self.images, self.data, self.batch_global, self.rows = images, data, batch_global, rows
         self.batches = evaluation_batches(len(images), batch_global)

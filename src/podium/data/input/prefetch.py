@@ -59,7 +59,7 @@ def _parts(sharding: NamedSharding, batch_global: int) -> Iterator[tuple[jax.Dev
 class Feed(Iterator[dict[str, jax.Array]]):
     """Device batches for each index of `indices`, in order. Use it in a `with`, so that its thread ends."""
 
-    def __init__(self, loader: Fills, indices: Iterable[int], sharding: NamedSharding, batch_global: int) -> None:
+    def __init__(self, loader: Fills, indices: Iterable[int], sharding: NamedSharding, *, batch_global: int) -> None:
         self._loader, self._indices = loader, indices
         self._sharding, self._batch_global = sharding, batch_global
         self._rows = local_rows(sharding, batch_global)

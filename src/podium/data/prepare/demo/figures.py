@@ -14,9 +14,12 @@ Layer = tuple[Points, bool]  # True adds to the silhouette, False cuts a hole; p
 Figure = tuple[list[Layer], list[Points]]  # silhouette, and marks painted on it
 
 
-def _ellipse(x: float, y: float, rx: float, ry: float, start: float = 0, stop: float = 360, tilt: float = 0) -> Points:
-    angle = np.radians(np.linspace(start, stop, 40))
-    along, across = rx * np.cos(angle), ry * np.sin(angle)
+Pair = tuple[float, float]
+
+
+def _ellipse(centre: Pair, radii: Pair, degrees: Pair = (0, 360), *, tilt: float = 0) -> Points:
+    (x, y), angle = centre, np.radians(np.linspace(*degrees, 40))
+    along, across = radii[0] * np.cos(angle), radii[1] * np.sin(angle)
     c, s = math.cos(math.radians(tilt)), math.sin(math.radians(tilt))
     return np.stack([x + c * along - s * across, y + s * along + c * across], axis=1)
 
@@ -25,7 +28,8 @@ def _polygon(*corners: tuple[float, float]) -> Points:
     return np.array(corners, float)
 
 
-def _box(left: float, top: float, right: float, *, bottom: float) -> Points:
+def _box(left_top: Pair, right_bottom: Pair) -> Points:
+    (left, top), (right, bottom) = left_top, right_bottom
     return _polygon((left, top), (right, top), (right, bottom), (left, bottom))
 
 
@@ -39,11 +43,11 @@ def _union(*parts: Points) -> list[Layer]:
 
 def _butterfly(rng: np.random.Generator) -> Figure:
     span, tilt = rng.uniform(0.42, 0.52), rng.uniform(30, 45)
-    upper = _both_sides(_ellipse(0.48, -0.34, span, 0.34, tilt=-tilt))
-    lower = _both_sides(_ellipse(0.36, 0.36, 0.38, 0.27, tilt=tilt))
+    upper = _both_sides(_ellipse((0.48, -0.34), (span, 0.34), tilt=-tilt))
+    lower = _both_sides(_ellipse((0.36, 0.36), (0.38, 0.27), tilt=tilt))
     feelers = _both_sides(_polygon((0.0, -0.5), (0.22, -0.98), (0.3, -0.95), (0.06, -0.45)))
-    body = _ellipse(0, 0, 0.09, 0.6)
-    spots = _both_sides(_ellipse(0.55, -0.4, 0.15, 0.12)) + _both_sides(_ellipse(0.42, 0.4, 0.11, 0.09))
+    body = _ellipse((0, 0), (0.09, 0.6))
+    spots = _both_sides(_ellipse((0.55, -0.4), (0.15, 0.12))) + _both_sides(_ellipse((0.42, 0.4), (0.11, 0.09)))
     return _union(*upper, *lower, *feelers, body), [body, *spots]
 
 
@@ -51,22 +55,22 @@ def _cat(rng: np.random.Generator) -> Figure:
     ear = rng.uniform(0.9, 1.1)
     ears = _both_sides(_polygon((0.1, -0.5), (0.72, -ear), (0.86, -0.05)))
     inner_ears = _both_sides(_polygon((0.4, -0.58), (0.65, -ear + 0.18), (0.71, -0.4)))
-    eyes = _both_sides(_ellipse(0.36, -0.08, 0.12, rng.uniform(0.1, 0.18)))
+    eyes = _both_sides(_ellipse((0.36, -0.08), (0.12, rng.uniform(0.1, 0.18))))
     nose = _polygon((-0.12, 0.22), (0.12, 0.22), (0, 0.36))
     whiskers = _both_sides(_polygon((0.3, 0.3), (0.8, 0.25), (0.8, 0.29), (0.3, 0.35)))
     whiskers += _both_sides(_polygon((0.3, 0.4), (0.8, 0.48), (0.8, 0.52), (0.3, 0.45)))
-    head = _ellipse(0, 0.1, 0.9, rng.uniform(0.7, 0.8))
+    head = _ellipse((0, 0.1), (0.9, rng.uniform(0.7, 0.8)))
     return _union(head, *ears), [*inner_ears, *eyes, nose, *whiskers]
 
 
 def _fish(rng: np.random.Generator) -> Figure:
     height = rng.uniform(0.38, 0.5)
-    body = _ellipse(-0.2, 0, 0.78, height)
+    body = _ellipse((-0.2, 0), (0.78, height))
     tail = _polygon((0.35, 0), (0.98, -0.5), (0.84, 0), (0.98, 0.5))
     back_fin = _polygon((-0.45, -height * 0.85), (0.05, -height - 0.25), (0.25, -height * 0.7))
     belly_fin = _polygon((-0.2, height * 0.9), (0.15, height + 0.2), (0.2, height * 0.75))
-    gill = np.concatenate([_ellipse(-0.62, 0, 0.2, 0.28, -70, 70), _ellipse(-0.67, 0, 0.2, 0.28, 70, -70)])
-    eye = _ellipse(-0.7, -0.1, 0.07, 0.07)
+    gill = np.concatenate([_ellipse((-0.62, 0), (0.2, 0.28), (-70, 70)), _ellipse((-0.67, 0), (0.2, 0.28), (70, -70))])
+    eye = _ellipse((-0.7, -0.1), (0.07, 0.07))
     return _union(body, tail, back_fin, belly_fin), [eye, gill]
 
 
@@ -78,23 +82,23 @@ def _heart(rng: np.random.Generator) -> Figure:
 
 def _key(rng: np.random.Generator) -> Figure:
     bow, half = rng.uniform(0.36, 0.44), rng.uniform(0.09, 0.12)
-    layers = [(_ellipse(-0.6, 0, bow, bow), True), (_ellipse(-0.6, 0, bow * 0.52, bow * 0.52), False)]
-    layers.append((_box(-0.6 + bow * 0.8, -half, 1, bottom=half), True))
+    layers = [(_ellipse((-0.6, 0), (bow, bow)), True), (_ellipse((-0.6, 0), (bow * 0.52, bow * 0.52)), False)]
+    layers.append((_box((-0.6 + bow * 0.8, -half), (1, half)), True))
     for left in (0.38, 0.62, 0.86)[rng.integers(2) :]:
-        layers.append((_box(left, 0, left + 0.14, bottom=half + rng.uniform(0.18, 0.3)), True))
+        layers.append((_box((left, 0), (left + 0.14, half + rng.uniform(0.18, 0.3))), True))
     return layers, []
 
 
 def _moon(rng: np.random.Generator) -> Figure:
     bite = rng.uniform(0.72, 0.82)
-    return [(_ellipse(0, 0, 1, 1), True), (_ellipse(rng.uniform(0.42, 0.55), -0.12, bite, bite), False)], []
+    return [(_ellipse((0, 0), (1, 1)), True), (_ellipse((rng.uniform(0.42, 0.55), -0.12), (bite, bite)), False)], []
 
 
 def _mug(rng: np.random.Generator) -> Figure:
     foot, grip = rng.uniform(0.42, 0.58), rng.uniform(0.34, 0.42)
-    rim, base = _ellipse(-0.2, -0.62, 0.62, 0.16, 180, 360), _ellipse(-0.2, 0.72, foot, 0.14, 0, 180)
-    handle, hole = _ellipse(0.4, 0, grip + 0.1, grip + 0.06), _ellipse(0.4, 0, grip - 0.08, grip - 0.12)
-    return [(handle, True), (hole, False), (np.concatenate([rim, base]), True)], [_ellipse(-0.2, -0.62, 0.54, 0.11)]
+    rim, base = _ellipse((-0.2, -0.62), (0.62, 0.16), (180, 360)), _ellipse((-0.2, 0.72), (foot, 0.14), (0, 180))
+    handle, hole = _ellipse((0.4, 0), (grip + 0.1, grip + 0.06)), _ellipse((0.4, 0), (grip - 0.08, grip - 0.12))
+    return [(handle, True), (hole, False), (np.concatenate([rim, base]), True)], [_ellipse((-0.2, -0.62), (0.54, 0.11))]
 
 
 def _star(rng: np.random.Generator) -> Figure:
@@ -108,16 +112,16 @@ def _tree(rng: np.random.Generator) -> Figure:
     heights = [(-1.0, -0.4), (-0.6, 0.1), (-0.15, 0.65)]
     tiers = zip(heights, widths, strict=True)
     crown = [_polygon((0, top), (width, low), (-width, low)) for (top, low), width in tiers]
-    trunk = _box(-0.14, 0.6, 0.14, bottom=1)
+    trunk = _box((-0.14, 0.6), (0.14, 1))
     return _union(*crown, trunk), [trunk]
 
 
 def _umbrella(rng: np.random.Generator) -> Figure:
     rise = rng.uniform(0.75, 0.95)
-    layers = [(_ellipse(0, 0, 1, rise, 180, 360), True)]
-    layers += [(_ellipse(x, 0.02, 1 / 3, 0.15), False) for x in (-2 / 3, 0, 2 / 3)]
-    layers += _union(_box(-0.06, -rise - 0.12, 0.06, bottom=0.75), _ellipse(0.18, 0.75, 0.24, 0.24, 0, 180))
-    layers.append((_ellipse(0.18, 0.74, 0.12, 0.12, 0, 180), False))
+    layers = [(_ellipse((0, 0), (1, rise), (180, 360)), True)]
+    layers += [(_ellipse((x, 0.02), (1 / 3, 0.15)), False) for x in (-2 / 3, 0, 2 / 3)]
+    layers += _union(_box((-0.06, -rise - 0.12), (0.06, 0.75)), _ellipse((0.18, 0.75), (0.24, 0.24), (0, 180)))
+    layers.append((_ellipse((0.18, 0.74), (0.12, 0.12), (0, 180)), False))
     bend = -rise * 0.6
     return layers, _both_sides(_polygon((0, -rise), (0.2, bend), (0.36, -0.1), (0.31, -0.1), (0.15, bend)))
 
