@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -5,8 +7,8 @@ import pytest
 from flax import nnx
 
 from podium.errors import UserError
-from podium.models import build_model, check
-from podium.models.resnet import space_to_depth
+from podium.models import build_model, build_norm, check
+from podium.models.resnet import Layers, space_to_depth
 from podium.recipe.schema import Model
 
 
@@ -60,6 +62,56 @@ def test_the_folded_stem_is_a_six_by_six_convolution_of_stride_two():
     windows = np.lib.stride_tricks.sliding_window_view(padded, (6, 6), (1, 2))[:, ::2, ::2]
     expected = np.einsum("nhwcij,ijco->nhwo", windows, unfolded)
     np.testing.assert_allclose(model.first(space_to_depth(jnp.asarray(x))), expected, rtol=1e-4, atol=1e-5)
+
+
+def convolved(x, kernel, stride, before):
+    """A convolution with `before` zeros at the start, and as many as it takes at the end, in float64."""
+    padded = np.pad(x.astype(np.float64), ((0, 0), (before, 8), (before, 8), (0, 0)))
+    side = kernel.shape[0]
+    out = -(-x.shape[1] // stride)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (side, side), (1, 2))[:, ::stride, ::stride]
+    return np.einsum("nhwcij,ijco->nhwo", windows[:, :out, :out], kernel)
+
+
+# Zeros before the image: symmetric has half of the kernel, SAME half of what the last window lacks.
+@pytest.mark.parametrize(
+    ("padding", "kernel", "size", "before"),
+    [
+        ("symmetric", 7, 16, 3), ("symmetric", 7, 15, 3), ("symmetric", 3, 16, 1), ("symmetric", 3, 15, 1),
+        ("same", 7, 16, 2), ("same", 7, 15, 3), ("same", 3, 16, 0), ("same", 3, 15, 1),
+    ],
+)  # fmt: skip
+def test_strided_convolutions_are_padded_as_the_recipe_says(padding, kernel, size, before):
+    layers = Layers(build_norm(model_settings("resnet8")), jnp.float32, padding)
+    conv = layers.conv((3, 4), kernel, 2, rngs=nnx.Rngs(0))
+    x = np.random.default_rng(1).normal(size=(2, size, size, 3)).astype(np.float32)
+    expected = convolved(x, np.asarray(conv.kernel[...]), 2, before)
+    np.testing.assert_allclose(conv(jnp.asarray(x)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("padding", "before"), [("symmetric", 1), ("same", 0)])
+def test_the_pool_is_padded_as_the_recipe_says(padding, before):
+    model = build_model(replace(model_settings("resnet8"), padding=padding), 10, jnp.float32, nnx.Rngs(0))
+    x = -1 - np.random.default_rng(2).random((1, 8, 8, 2)).astype(np.float32)  # below the 0 of a careless padding
+    padded = np.pad(x, ((0, 0), (before, 2), (before, 2), (0, 0)), constant_values=-np.inf)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::2, ::2][:, :4, :4]
+    np.testing.assert_array_equal(model.pool(jnp.asarray(x)), windows.max((-2, -1)))
+
+
+@pytest.mark.parametrize("padding", ["symmetric", "same"])
+def test_the_folded_four_by_four_covers_the_seven_by_seven(padding):
+    settings = replace(model_settings("resnet8", "space_to_depth"), padding=padding)
+    folded = build_model(settings, 10, jnp.float32, nnx.Rngs(0))
+    plain = build_model(replace(settings, stem="conv7"), 10, jnp.float32, nnx.Rngs(0))
+    seven = np.asarray(plain.first.kernel[...])
+    # The window of 8 begins one pixel earlier where the padding is symmetric, and ends one later where it is not.
+    eight = np.pad(
+        seven, ((1, 0), (1, 0), (0, 0), (0, 0)) if padding == "symmetric" else ((0, 1), (0, 1), (0, 0), (0, 0))
+    )
+    four = eight.reshape(4, 2, 4, 2, 3, 32).transpose(0, 2, 1, 3, 4, 5).reshape(4, 4, 12, 32)
+    folded.first.kernel[...] = jnp.asarray(four)
+    x = jnp.asarray(np.random.default_rng(3).normal(size=(2, 16, 16, 3)), jnp.float32)
+    np.testing.assert_allclose(folded.first(space_to_depth(x)), plain.first(x), rtol=1e-4, atol=1e-5)
 
 
 def test_blocks_start_with_the_recipes_last_scale():

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from podium.errors import UserError
-from podium.recipe.reading import from_dict, load_recipe, shipped, to_dict
+from podium.recipe.reading import from_dict, from_run, load_recipe, shipped, to_dict
 from podium.recipe.schema import Lars
 
 SMALL = {
@@ -18,6 +18,43 @@ def test_every_shipped_recipe_loads_and_survives_a_round_trip():
         loaded = load_recipe(name)
         assert loaded.name == name
         assert from_dict(to_dict(loaded)) == loaded
+
+
+# What Podium 0.1.0 wrote to run.json for `--recipe resnet50-256 --set torus=1x2`.
+WRITTEN_BY_0_1_0 = {
+    "epochs": 90.0, "batch_global": 256,
+    "model": {
+        "norm_span": 32, "name": "resnet50", "classes": 1000, "stem": "conv7", "norm_momentum": 0.9,
+        "norm_epsilon": 1e-05, "last_scale": 0.0,
+    },
+    "optimizer": {
+        "name": "sgd", "learning_rate": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0001,
+    },
+    "schedule": {"decay": "steps", "warmup_epochs": 5.0, "at_epochs": [30.0, 60.0, 80.0], "factor": 0.1},
+    "data": {
+        "image_size": 224, "crop": "resized", "min_area": 0.08, "shift_pixels": 4, "flip": True, "colour_jitter": 0.0,
+        "eval_share": 0.875, "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "cache": "auto",
+        "cache_gb": 0.0, "threads": 0, "max_broken_share": 0.01, "train_images": 1281167, "validation_images": 50000,
+    },
+    "name": "resnet50-256", "seed": 0, "torus": "1x2", "precision": "auto", "reduce": "auto", "weight_update": "auto",
+    "bucket_mb": 25.0, "label_smoothing": 0.0, "evaluate_every_epochs": 4.0, "steps_per_dispatch": 1,
+    "log_every_steps": 10, "max_lost_steps": 200,
+}  # fmt: skip
+
+
+def test_a_run_of_0_1_0_keeps_its_padding_and_new_runs_are_padded_alike_on_both_sides():
+    assert from_run(WRITTEN_BY_0_1_0).model.padding == "same"
+    assert load_recipe("resnet50-256").model.padding == "symmetric"
+    for padding in ("same", "symmetric"):
+        recipe = load_recipe("resnet50-256", [f"model.padding={padding}"])
+        assert from_run(to_dict(recipe)) == recipe
+
+
+def test_a_network_without_strides_resumes_from_0_1_0_with_the_same_command():
+    recipe = load_recipe("cifar10")
+    written = to_dict(recipe)
+    del written["model"]["padding"]
+    assert from_run(written) == recipe
 
 
 def test_the_papers_recipe_has_the_papers_numbers():

@@ -8,7 +8,7 @@ from flax import nnx
 from podium.errors import UserError
 from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.pooled import WIDTHS, PooledResNet
-from podium.models.resnet import SHAPES, NormFactory, ResNet
+from podium.models.resnet import SHAPES, Layers, NormFactory, ResNet
 from podium.recipe.schema import Model
 
 __all__ = ["DistributedBatchNorm", "NormFactory", "PooledResNet", "ResNet", "build_model", "build_norm", "check"]
@@ -42,8 +42,7 @@ def check(model: Model, image_size: int) -> None:
 
 def build_model(model: Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Module:
     """The network of a recipe that `check` has passed."""
-    norm = build_norm(model)
+    layers = Layers(build_norm(model), dtype, model.padding)
     if model.stem == "patches":
-        return PooledResNet(WIDTHS[model.name], classes, norm=norm, dtype=dtype, rngs=rngs)
-    shape = SHAPES[model.name]
-    return ResNet(shape, classes, stem=model.stem, norm=norm, last_scale=model.last_scale, dtype=dtype, rngs=rngs)
+        return PooledResNet(WIDTHS[model.name], classes, layers=layers, rngs=rngs)
+    return ResNet(SHAPES[model.name], classes, stem=model.stem, layers=layers, last_scale=model.last_scale, rngs=rngs)

@@ -14,7 +14,7 @@ import numpy as np
 from flax import nnx
 from jax import lax
 
-from podium.models.resnet import NormFactory, classifier, conv
+from podium.models.resnet import Layers, classifier
 
 WIDTHS = {"resnet7": (48, 160, 160), "resnet7-narrow": (16, 32, 64)}
 """Channels of each stage."""
@@ -38,11 +38,11 @@ def patch_filters() -> np.ndarray:
 class Stage(nnx.Module):
     """A convolution, the maximum of 2×2, and a residual convolution."""
 
-    def __init__(self, c_in: int, c_out: int, *, norm: NormFactory, dtype: jnp.dtype, rngs: nnx.Rngs) -> None:
-        self.widen = conv(c_in, c_out, 3, 1, dtype, rngs)
-        self.widen_norm = norm(c_out, rngs=rngs)
-        self.refine = conv(c_out, c_out, 3, 1, dtype, rngs)
-        self.refine_norm = norm(c_out, rngs=rngs)
+    def __init__(self, c_in: int, c_out: int, *, layers: Layers, rngs: nnx.Rngs) -> None:
+        self.widen = layers.conv((c_in, c_out), 3, rngs=rngs)
+        self.widen_norm = layers.norm(c_out, rngs=rngs)
+        self.refine = layers.conv((c_out, c_out), 3, rngs=rngs)
+        self.refine_norm = layers.norm(c_out, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         x = nnx.relu(self.widen_norm(halve(self.widen(x))))
@@ -52,16 +52,12 @@ class Stage(nnx.Module):
 class PooledResNet(nnx.Module):
     """[batch, height, width, 3] normalised images → [batch, classes] fp32 logits."""
 
-    def __init__(
-        self, widths: tuple[int, ...], classes: int, *, norm: NormFactory, dtype: jnp.dtype, rngs: nnx.Rngs
-    ) -> None:
-        self.dtype = dtype
+    def __init__(self, widths: tuple[int, ...], classes: int, *, layers: Layers, rngs: nnx.Rngs) -> None:
+        self.dtype = layers.dtype
         parts = patch_filters().shape[-1]
         self.patch_bias = nnx.Param(jnp.zeros(parts))
         channels = (parts, *widths)
-        self.stages = nnx.List(
-            Stage(c_in, c_out, norm=norm, dtype=dtype, rngs=rngs) for c_in, c_out in pairwise(channels)
-        )
+        self.stages = nnx.List(Stage(c_in, c_out, layers=layers, rngs=rngs) for c_in, c_out in pairwise(channels))
         self.classifier = classifier(channels[-1], classes, rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -1,9 +1,10 @@
 """ResNets v1.5 (the stride sits in the 3×3 convolution) as the paper trained them, and small ones for 32–64 px
 images.
 
-Convolutions compute in `dtype` with fp32 parameters; the logits are fp32. The classifier's weights start with σ = 0.01,
-and the last scale of every block with `last_scale`: at zero a block starts as the identity, which is the stable start
-for large batches; at one it learns sooner, which is what a run of a few epochs needs.
+Convolutions compute in `dtype` with fp32 parameters; the logits are fp32. Layers of stride 2 are padded alike on both
+sides, as torchvision has them, or as XLA's "SAME" does, more at the end than at the start. The classifier's weights
+start with σ = 0.01, and the last scale of every block with `last_scale`: at zero a block starts as the identity, which
+is the stable start for large batches; at one it learns sooner, which is what a run of a few epochs needs.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from flax import nnx
 
 he_normal = nnx.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
 Stem = Literal["conv7", "space_to_depth", "conv3", "fold3"]
+Padding = Literal["symmetric", "same"]
 
 
 class NormFactory(Protocol):
@@ -50,6 +52,33 @@ SHAPES = {
 }
 
 
+@dataclass(frozen=True)
+class Layers:
+    """How the layers of a network are made."""
+
+    norm: NormFactory
+    dtype: jnp.dtype
+    padding: Padding = "symmetric"
+
+    def conv(self, channels: tuple[int, int], kernel: int, stride: int = 1, *, rngs: nnx.Rngs) -> nnx.Conv:
+        """A convolution from and to so many channels."""
+        return nnx.Conv(
+            *channels,
+            (kernel, kernel),
+            stride,
+            padding=self.around(kernel),
+            use_bias=False,
+            dtype=self.dtype,
+            kernel_init=he_normal,
+            rngs=rngs,
+        )
+
+    def around(self, kernel: int) -> Literal["SAME"] | tuple[tuple[int, int], tuple[int, int]]:
+        """The padding of a kernel's rows and columns. An even one (of folded pixels) reaches further to the start: its
+        4×4 then covers what the 7×7 of stride 2 does."""
+        return "SAME" if self.padding == "same" else ((kernel // 2, (kernel - 1) // 2),) * 2
+
+
 class Block(nnx.Module):
     """A residual block: two 3×3 convolutions, or 1×1 → 3×3 → 1×1 with four times the channels out."""
 
@@ -61,8 +90,7 @@ class Block(nnx.Module):
         stride: int,
         bottleneck: bool,
         last_scale: float,
-        norm: NormFactory,
-        dtype: jnp.dtype,
+        layers: Layers,
         rngs: nnx.Rngs,
     ) -> None:
         c_out = width * 4 if bottleneck else width
@@ -72,14 +100,14 @@ class Block(nnx.Module):
         self.norms: nnx.List[Any] = nnx.List()
         channels = c_in
         for i, (kernel, step, out) in enumerate(plan):
-            last = i == len(plan) - 1
-            self.convs.append(conv(channels, out, kernel, step, dtype, rngs))
-            self.norms.append(norm(out, scale_init=nnx.initializers.constant(last_scale if last else 1.0), rngs=rngs))
+            scale = nnx.initializers.constant(last_scale if i == len(plan) - 1 else 1.0)
+            self.convs.append(layers.conv((channels, out), kernel, step, rngs=rngs))
+            self.norms.append(layers.norm(out, scale_init=scale, rngs=rngs))
             channels = out
         self.project = stride != 1 or c_in != c_out
         if self.project:
-            self.shortcut = conv(c_in, c_out, 1, stride, dtype, rngs)
-            self.shortcut_norm = norm(c_out, rngs=rngs)
+            self.shortcut = layers.conv((c_in, c_out), 1, stride, rngs=rngs)
+            self.shortcut_norm = layers.norm(c_out, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         y = x
@@ -100,38 +128,34 @@ class ResNet(nnx.Module):
         classes: int,
         *,
         stem: Stem,
-        norm: NormFactory,
+        layers: Layers,
         last_scale: float = 0.0,
-        dtype: jnp.dtype = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
         self.stem = stem
-        self.dtype = dtype
-        if stem == "conv7":
-            self.first = conv(3, shape.width, 7, 2, dtype, rngs)
-        elif stem == "space_to_depth":
-            # 2×2 pixels become channels, and a 4×4 convolution sees the same 8×8 window: the same work, laid
-            # out for hardware that wants many channels (arXiv 2011.03641).
-            self.first = conv(12, shape.width, 4, 1, dtype, rngs)
-        elif stem == "fold3":
-            self.first = conv(12, shape.width, 3, 1, dtype, rngs)
-        else:
-            self.first = conv(3, shape.width, 3, 1, dtype, rngs)
-        self.first_norm = norm(shape.width, rngs=rngs)
+        self.layers = layers
+        # Folded, 2×2 pixels become channels, and a 4×4 convolution sees the same 8×8 window: the same work, laid out
+        # for hardware that wants many channels (arXiv 2011.03641).
+        c_in, kernel, stride = {
+            "conv7": (3, 7, 2),
+            "space_to_depth": (12, 4, 1),
+            "conv3": (3, 3, 1),
+            "fold3": (12, 3, 1),
+        }[stem]
+        self.first = layers.conv((c_in, shape.width), kernel, stride, rngs=rngs)
+        self.first_norm = layers.norm(shape.width, rngs=rngs)
         self.blocks: nnx.List[Any] = nnx.List()
         channels = shape.width
         for stage, blocks in enumerate(shape.blocks):
             width = shape.width * 2**stage
             for i in range(blocks):
-                stride = 2 if stage > 0 and i == 0 else 1
                 block = Block(
                     channels,
                     width,
-                    stride=stride,
+                    stride=2 if stage > 0 and i == 0 else 1,
                     bottleneck=shape.bottleneck,
                     last_scale=last_scale,
-                    norm=norm,
-                    dtype=dtype,
+                    layers=layers,
                     rngs=rngs,
                 )
                 self.blocks.append(block)
@@ -139,15 +163,18 @@ class ResNet(nnx.Module):
         self.classifier = classifier(channels, classes, rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = x.astype(self.dtype)
+        x = x.astype(self.layers.dtype)
         if self.stem in ("space_to_depth", "fold3"):
             x = space_to_depth(x)
         x = nnx.relu(self.first_norm(self.first(x)))
         if self.stem in ("conv7", "space_to_depth"):
-            x = nnx.max_pool(x, (3, 3), (2, 2), "SAME")
+            x = self.pool(x)
         for block in self.blocks:
             x = block(x)
         return self.classifier(x.astype(jnp.float32).mean((1, 2)))
+
+    def pool(self, x: jax.Array) -> jax.Array:
+        return nnx.max_pool(x, (3, 3), (2, 2), self.layers.around(3))
 
 
 def space_to_depth(x: jax.Array) -> jax.Array:
@@ -158,17 +185,3 @@ def space_to_depth(x: jax.Array) -> jax.Array:
 
 def classifier(channels: int, classes: int, rngs: nnx.Rngs) -> nnx.Linear:
     return nnx.Linear(channels, classes, kernel_init=nnx.initializers.normal(0.01), rngs=rngs)
-
-
-def conv(c_in: int, c_out: int, kernel: int, stride: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Conv:
-    return nnx.Conv(
-        c_in,
-        c_out,
-        (kernel, kernel),
-        stride,
-        padding="SAME",
-        use_bias=False,
-        dtype=dtype,
-        kernel_init=he_normal,
-        rngs=rngs,
-    )

@@ -44,6 +44,15 @@ def from_dict(table: dict[str, Any]) -> Recipe:
     return _build(Recipe, table, "")
 
 
+def from_run(table: dict[str, Any]) -> Recipe:
+    """The recipe of a run, as `to_dict` wrote it in this version or an earlier one: what a version did not know yet is
+    what it did, not today's default."""
+    model = table.get("model", {})
+    if model.get("stem") != "patches":  # whose layers have no stride, so that any padding is the same
+        table = {**table, "model": {"padding": "same", **model}}
+    return from_dict(table)
+
+
 def to_dict(recipe: Recipe) -> dict[str, Any]:
     """Plain JSON types; `from_dict` gives the same recipe back."""
     return typing.cast(dict[str, Any], json.loads(json.dumps(dataclasses.asdict(recipe))))

@@ -87,6 +87,11 @@ class Model:
         "The first layer. conv7 for large images, conv3 for small ones; space_to_depth and fold3 are the same with "
         "pixels folded in pairs; patches is for resnet7.",
     ] = "conv7"
+    padding: Annotated[
+        Literal["symmetric", "same"],
+        "How the strided layers of a ResNet are padded: alike on both sides, as torchvision has them, or as XLA's SAME "
+        "does, which is what Podium 0.1.0 trained with.",
+    ] = "symmetric"
     norm_momentum: Annotated[
         float, at_least(0), below(1), "Share of batch norm's running statistics that a step keeps."
     ] = 0.9

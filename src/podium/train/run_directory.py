@@ -21,7 +21,7 @@ from typing import IO, Any
 from podium.data.dataset.shards import ImageSet
 from podium.errors import UserError
 from podium.host.files import reporting, write_atomic
-from podium.recipe.reading import from_dict, to_dict
+from podium.recipe.reading import from_run, to_dict
 from podium.recipe.schema import Recipe
 
 
@@ -151,7 +151,7 @@ def _write(run: Path, info: RunInfo) -> None:
 def read(run: Path) -> RunInfo:
     try:
         about = json.loads((run / "run.json").read_text())
-        recipe, changes = from_dict(about["recipe"]), tuple(about["changes"])
+        recipe, changes = from_run(about["recipe"]), tuple(about["changes"])
         return RunInfo(recipe, about["data"], about["data_hash"], tuple(about["classes"]), changes)
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{run} holds no run (no readable run.json); give the --run directory of a training") from None
