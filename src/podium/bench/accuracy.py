@@ -18,7 +18,7 @@ from typing import Any
 from podium.bench import timing
 from podium.errors import UserError
 from podium.host.files import write_atomic
-from podium.recipe.reading import from_dict, load_recipe, to_dict
+from podium.recipe.reading import from_run, load_recipe, to_dict
 from podium.recipe.schema import Recipe
 from podium.train import run_directory
 
@@ -120,7 +120,7 @@ def train_command(name: str) -> list[str]:
 
 def is_of(name: str, result: dict[str, Any]) -> bool:
     """Whether a result is of the row as it is now."""
-    return from_dict(result["recipe"]) == load_recipe("cifar10", ROWS[name].changes)
+    return from_run(result["recipe"]) == load_recipe("cifar10", ROWS[name].changes)
 
 
 def _train(name: str, seed: int, data: str | Path, *, run: Path) -> dict[str, Any]:

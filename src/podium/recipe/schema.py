@@ -47,6 +47,11 @@ class Data:
     ] = 0.875
     mean: Annotated[tuple[float, ...], rgb, "Subtracted from pixels in [0, 1]."] = (0.485, 0.456, 0.406)
     std: Annotated[tuple[float, ...], rgb, above(0), "Pixels are then divided by this."] = (0.229, 0.224, 0.225)
+    order: Annotated[
+        Literal["v1", "v2"],
+        "How the order of images follows from the batch size. v1 is that of 0.1.0. They differ if the batch is no "
+        "power of two, and with v2 a host then reads less.",
+    ] = "v2"
     cache: Annotated[
         Literal["auto", "pixels", "bytes", "none"],
         "What a host keeps of its images in memory: decoded pixels, the files' bytes, or none. auto: the fastest that "

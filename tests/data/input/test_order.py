@@ -82,3 +82,16 @@ def test_evaluation_visits_every_image_once_and_pads(images, batch):
     )
     assert seen[seen >= 0].tolist() == list(range(images))
     assert (seen[images:] == -1).all()
+
+
+@pytest.mark.parametrize(("batch", "shards"), [(96, 32), (128, 128), (900, 4), (4096, 64)])
+def test_the_order_of_0_1_0_stays(batch, shards):
+    """As 0.1.0 had it: powers of two alone, and no more shares than images."""
+    order = Order(100, batch, 0, version="v1")
+    assert order.virtual_shards == min(shards, 64)
+
+
+def test_both_orders_are_one_where_the_batch_is_a_power_of_two():
+    old, new = (Order(1000, 64, 3, version=version) for version in ("v1", "v2"))
+    for step in (0, 5, 99):
+        np.testing.assert_array_equal(old.batch(step)[0], new.batch(step)[0])

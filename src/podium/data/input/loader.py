@@ -41,7 +41,7 @@ class TrainLoader:
 
     def __init__(self, images: ImageSet, recipe: Recipe, rows: np.ndarray, *, budget: int | None = None) -> None:
         self.images, self.recipe, self.rows = images, recipe, rows
-        self.order = Order(len(images), recipe.batch_global, recipe.seed)
+        self.order = Order(len(images), recipe.batch_global, recipe.seed, version=recipe.data.order)
         share = self.order.share(rows)
         budget = budget_bytes(recipe.data.cache_gb) if budget is None else budget
         level = choose_level(images, share, recipe.data.cache, budget_bytes=budget)

@@ -11,6 +11,7 @@ epoch visits every image exactly once, every batch is full, and a batch may hold
 the next.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,11 +28,17 @@ class Order:
     images: int
     batch_global: int
     seed: int
+    version: str = "v2"
+    """`order` of a recipe."""
 
     @cached_property
     def virtual_shards(self) -> int:
         """The most shares that divide the batch evenly, but no more than images. Chips divide the batch too, so there
-        are as many shares as chips at least, and a chip's places reach into few of them."""
+        are as many shares as chips at least, and a chip's places reach into few of them. (v1 took powers of two
+        alone, so that a host read nearly everything where the batch was odd.)"""
+        if self.version == "v1":
+            shards = math.gcd(self.batch_global, MAX_VIRTUAL_SHARDS)
+            return min(shards, 1 << (self.images.bit_length() - 1))
         most = min(self.batch_global, MAX_VIRTUAL_SHARDS, self.images)
         return next(shards for shards in range(most, 0, -1) if self.batch_global % shards == 0)
 
