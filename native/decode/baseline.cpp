@@ -3,17 +3,6 @@
 #include <algorithm>
 
 namespace podium {
-namespace {
-
-// Rows of MCUs that libjpeg decodes to show the rows of pixels before `end`: with halved chroma rows it decodes the next
-// row of MCUs for the last two rows of pixels of one. As it would report bad codes there, so must we look at them.
-int rows_decoded(const Header& header, int end) {
-  const int row = (end - 1) / header.mcu_height(), within = (end - 1) % header.mcu_height();
-  return std::min(row + (header.v == 2 && within >= header.mcu_height() - 2 ? 2 : 1), header.mcus_down);
-}
-
-}  // namespace
-
 bool BaselineReader::open(const uint8_t* jpeg, size_t jpeg_bytes) {
   jpeg_ = jpeg;
   jpeg_bytes_ = jpeg_bytes;
@@ -80,8 +69,9 @@ bool BaselineReader::read_in_order(const Target& target) {
     target.planes.add_row(row, scratch_.coefficients.data());
     target.planes.write_until(row + 1, target.wanted, target.out);
   }
-  const int rest = rows_decoded(header_, target.wanted.y + target.wanted.h) * header_.mcus_across - at;
-  return rest <= 0 || (run.start(rest, 0, nullptr) && kernels_.decode_run(run));
+  // libjpeg decodes the last row to its end, and would report bad codes there; so must we look at them.
+  const int rest = area.bottom * header_.mcus_across - at;
+  return rest == 0 || (run.start(rest, 0, nullptr) && kernels_.decode_run(run));
 }
 
 bool BaselineReader::read_by_index(const Target& target, const SeekIndex& index) {

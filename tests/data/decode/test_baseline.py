@@ -153,6 +153,21 @@ if not native.missing:
             expected = native.libjpeg.decode_pixels(view(image))
             np.testing.assert_array_equal(native.own.decode_pixels(view(image)), expected)
 
+    @pytest.mark.parametrize("sampling", [*SAMPLINGS, "grey"])
+    def test_a_crop_sees_the_missing_codes_that_libjpeg_sees(sampling: str) -> None:
+        """Also those beside it, and those of the row of MCUs below it, where upsampling looks at its samples."""
+        image = encoded(scene(40, 100), sampling, 90)
+        scan = image.find(b"\xff\xda")
+        boxes = [(0, 0, 7, bottom) for bottom in range(1, 101)]
+        for share in (0.3, 0.5, 0.8):
+            cut = image[: scan + int(share * (len(image) - scan))] + b"\xff\xd9"
+            expected = crops(native.libjpeg, [cut] * 100, boxes)
+            assert set(expected[0].tolist()) == {Status.OK, Status.CORRUPT}
+            for decoder in OURS.values():
+                got = crops(decoder, [cut] * 100, boxes)
+                np.testing.assert_array_equal(got[0], expected[0])
+                np.testing.assert_array_equal(got[1], expected[1])
+
     @settings(max_examples=400, deadline=None)
     @given(st.data())
     def test_a_damaged_file_fares_as_in_libjpeg(data: st.DataObject) -> None:
