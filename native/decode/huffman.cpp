@@ -52,9 +52,9 @@ struct Hot {
   // The value that follows a code: `size` bits, of which a leading zero means negative.
   PODIUM_INLINE int32_t take_value(uint32_t size) {
     const auto raw = static_cast<int32_t>(word >> 1 >> (63 - size));
-    const int32_t negative = static_cast<int64_t>(word) >= 0 ? (1 << size) - 1 : 0;
+    const auto negative = static_cast<int32_t>(~static_cast<int64_t>(word) >> 63);  // all ones, or 0: not a branch
     take(size);
-    return raw - negative;
+    return raw - (((1 << size) - 1) & negative);
   }
 
   // One AC code. True where the block may be at its end.
@@ -70,40 +70,37 @@ struct Hot {
 
 // The first step of a block: its place, its tables and its DC coefficient.
 PODIUM_INLINE bool begin_block(Hot& hot, Stream& run) {
-  const McuBlock& block = run.plan->block[run.block_number];
+  Stream::Next& next = *run.next;
   hot.state &= 0xFF;
   hot.refill(run);
-  hot.ac = block.ac->entry;
-  auto& next = run.next[run.block_number];
+  hot.ac = next.ac->entry;
   hot.block = next.block;
   next.block += next.step;
 
-  uint32_t length, size;
-  const DcTable::Code code = block.dc->code[hot.word >> (64 - dc_look)];
-  length = code.length;
-  size = code.size;
+  const DcTable::Code code = next.dc->code[hot.word >> (64 - dc_look)];
+  uint32_t length = code.length, size = code.size;
   if (__builtin_expect(length == 0, 0)) {
-    const uint32_t found = find_long_code(block.dc->codes, hot.word, dc_look);
+    const uint32_t found = find_long_code(next.dc->codes, hot.word, dc_look);
     if (!found) return false;
     length = found >> 8;
     size = found & 0xFF;
   }
   hot.take(length);
-  run.block_dc = run.dc[block.component] += static_cast<uint32_t>(hot.take_value(size));
+  run.block_dc = *next.predictor += static_cast<uint32_t>(hot.take_value(size));
   return true;
 }
 
 // The block before is done: writes its DC coefficient and goes to the next.
 PODIUM_INLINE Turn next_block(Hot& hot, Stream& run) {
   hot.block[0] = static_cast<int16_t>(run.block_dc);
-  if (++run.block_number == run.plan->blocks) {
-    run.block_number = 0;
+  if (++run.next == run.mcu_end) {
+    run.next = run.mcu;
     if (--run.mcus_left == 0) {
       if (run.keep == 0) return Turn::done;
       run.begin_keeping();
     }
   }
-  if (__builtin_expect(run.bits.at > run.data + run.data_bytes + 8, 0)) return Turn::odd;
+  if (__builtin_expect(run.bits.at > run.limit, 0)) return Turn::odd;
   return begin_block(hot, run) ? Turn::more : Turn::odd;
 }
 
@@ -112,7 +109,7 @@ PODIUM_INLINE bool look_closer(Hot& hot, Stream& run, uint32_t symbol) {
   hot.state -= closer_look << 8;
   hot.refill(run);
   if (symbol == code_unknown) {
-    const uint32_t found = find_long_code(run.plan->block[run.block_number].ac->codes, hot.word, ac_look);
+    const uint32_t found = find_long_code(run.next->ac->codes, hot.word, ac_look);
     if (!found) return false;
     hot.take(found >> 8);
     symbol = found & 0xFF;
@@ -201,14 +198,16 @@ void Stream::open(const McuPlan& mcu_plan, const uint8_t* unstuffed, size_t byte
   plan = &mcu_plan;
   data = unstuffed;
   data_bytes = bytes;
+  limit = data + data_bytes + 8;
+  mcu_end = mcu + plan->blocks;
   bits.open(unstuffed);
   bits.take(static_cast<uint32_t>(first_bit));
 }
 
 bool Stream::start(int mcus_to_skip, int mcus_to_keep, int16_t* kept) {
-  block_number = 0;
   keep = mcus_to_keep;
   out = kept;
+  next = mcu;
   if (mcus_to_skip > 0) {
     begin_skipping(mcus_to_skip);
   } else {
@@ -222,13 +221,19 @@ bool Stream::start(int mcus_to_skip, int mcus_to_keep, int16_t* kept) {
 
 void Stream::begin_skipping(int mcus) {
   mcus_left = mcus;
-  for (int i = 0; i < plan->blocks; ++i) next[i] = {nowhere, 0};
+  for (int i = 0; i < plan->blocks; ++i) {
+    const McuBlock& block = plan->block[i];
+    mcu[i] = {block.ac, block.dc, &dc[block.component], nowhere, 0};
+  }
 }
 
 void Stream::begin_keeping() {
   mcus_left = keep;
   keep = 0;
-  for (int i = 0; i < plan->blocks; ++i) next[i] = {out + plan->block[i].offset, plan->block[i].step};
+  for (int i = 0; i < plan->blocks; ++i) {
+    const McuBlock& block = plan->block[i];
+    mcu[i] = {block.ac, block.dc, &dc[block.component], out + block.offset, block.step};
+  }
 }
 
 bool decode_run_plain(Stream& run) { return run_one(run); }

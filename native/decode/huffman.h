@@ -72,12 +72,16 @@ struct Stream {
   const uint32_t* ac;
   int16_t* block;
   uint32_t block_dc;
-  int block_number;  // of its MCU
-  struct {
+  const uint8_t* limit;  // where `bits.at` is only after more bits than there are
+  struct Next {          // a block of the MCU: what decoding its next one needs
+    const AcTable* ac;
+    const DcTable* dc;
+    uint32_t* predictor;
     int16_t* block;
     ptrdiff_t step;
-  } next[max_mcu_blocks];  // where block i of the next MCU goes
-  int mcus_left, keep;     // `keep` follow on those left
+  };
+  Next *next, *mcu_end, mcu[max_mcu_blocks];
+  int mcus_left, keep;  // `keep` follow on those left
   int16_t* out;
   int16_t nowhere[64];
 
