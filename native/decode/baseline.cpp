@@ -40,8 +40,8 @@ void BaselineReader::place_blocks(const Planes& planes) {
   for (int b = 0; b < plan_.blocks; ++b) {
     McuBlock& block = plan_.block[b];
     const int across = header_.component[block.component].h;
-    block.offset = static_cast<ptrdiff_t>(
-        planes.block_offset(block.component, block.number / across, block.number % across));
+    block.offset =
+        static_cast<ptrdiff_t>(planes.block_offset(block.component, block.number / across, block.number % across));
   }
 }
 

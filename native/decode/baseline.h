@@ -32,8 +32,8 @@ class BaselineReader {
   bool open(const uint8_t* jpeg, size_t jpeg_bytes);
   const Header& header() const { return header_; }
 
-  // Writes `wanted`, which lies inside the image, as wanted.h rows of RGB without padding. False, with `out` unfinished,
-  // where the data are odd; with an index (opened, with places) also where it leads astray.
+  // Writes `wanted`, which lies inside the image, as wanted.h rows of RGB without padding. False, with `out`
+  // unfinished, where the data are odd; with an index (opened, with places) also where it leads astray.
   bool read(const Rect& wanted, const SeekIndex* index, uint8_t* out);
 
   // Reads every code once. Returns the bytes of the index written to `out` (no more than 4 % of the file's, or

@@ -126,13 +126,15 @@ int32_t podium_jpeg_size(const uint8_t* jpeg, size_t jpeg_bytes, int32_t size_wh
 }
 
 void podium_decode_batch(const podium_batch* batch) {
-  fill_batch(*batch, [&](int i) { return batch->image_bytes[i]; },
-             [&](int i, uint8_t* slot, Scratch& scratch) { return decode_one(*batch, i, slot, scratch); });
+  fill_batch(
+      *batch, [&](int i) { return batch->image_bytes[i]; },
+      [&](int i, uint8_t* slot, Scratch& scratch) { return decode_one(*batch, i, slot, scratch); });
 }
 
 void podium_resize_batch(const podium_batch* batch) {
-  fill_batch(*batch, [&](int i) { return static_cast<int64_t>(batch->boxes[4 * i + 2]) * batch->boxes[4 * i + 3]; },
-             [&](int i, uint8_t* slot, Scratch& scratch) { return resize_one(*batch, i, slot, scratch); });
+  fill_batch(
+      *batch, [&](int i) { return static_cast<int64_t>(batch->boxes[4 * i + 2]) * batch->boxes[4 * i + 3]; },
+      [&](int i, uint8_t* slot, Scratch& scratch) { return resize_one(*batch, i, slot, scratch); });
 }
 
 int32_t podium_decode_pixels(const uint8_t* jpeg, size_t jpeg_bytes, const int32_t size_wh[2], int32_t flags,

@@ -64,7 +64,7 @@ PODIUM_TARGET_AVX2 PODIUM_INLINE V green(V blue, V red) {
   const V low = _mm256_madd_epi16(_mm256_unpacklo_epi16(blue, red), factors);
   const V high = _mm256_madd_epi16(_mm256_unpackhi_epi16(blue, red), factors);
   const V sum = _mm256_packs_epi32(_mm256_srai_epi32(_mm256_add_epi32(low, rounding), 16),
-                                         _mm256_srai_epi32(_mm256_add_epi32(high, rounding), 16));
+                                   _mm256_srai_epi32(_mm256_add_epi32(high, rounding), 16));
   return _mm256_sub_epi16(sum, red);
 }
 
@@ -76,26 +76,25 @@ PODIUM_TARGET_AVX2 PODIUM_INLINE Rgb converted(V luma, V blue, V red) {
   const V center = _mm256_set1_epi16(128);
   blue = _mm256_sub_epi16(blue, center);
   red = _mm256_sub_epi16(red, center);
-  return {_mm256_add_epi16(_mm256_add_epi16(luma, red), rounded(red, 26345)),
-          _mm256_add_epi16(luma, green(blue, red)),
+  return {_mm256_add_epi16(_mm256_add_epi16(luma, red), rounded(red, 26345)), _mm256_add_epi16(luma, green(blue, red)),
           _mm256_add_epi16(_mm256_add_epi16(luma, _mm256_add_epi16(blue, blue)), rounded(blue, -14942))};
 }
 
 // One of the three vectors that 16 pixels fill: where its bytes come from in R, G and B; x is "not from here".
 constexpr char x = -1;
-alignas(16) constexpr char from[3][3][16] = {
-    {{0, x, x, 1, x, x, 2, x, x, 3, x, x, 4, x, x, 5},
-     {x, 0, x, x, 1, x, x, 2, x, x, 3, x, x, 4, x, x},
-     {x, x, 0, x, x, 1, x, x, 2, x, x, 3, x, x, 4, x}},
-    {{x, x, 6, x, x, 7, x, x, 8, x, x, 9, x, x, 10, x},
-     {5, x, x, 6, x, x, 7, x, x, 8, x, x, 9, x, x, 10},
-     {x, 5, x, x, 6, x, x, 7, x, x, 8, x, x, 9, x, x}},
-    {{x, 11, x, x, 12, x, x, 13, x, x, 14, x, x, 15, x, x},
-     {x, x, 11, x, x, 12, x, x, 13, x, x, 14, x, x, 15, x},
-     {10, x, x, 11, x, x, 12, x, x, 13, x, x, 14, x, x, 15}}};
+alignas(16) constexpr char from[3][3][16] = {{{0, x, x, 1, x, x, 2, x, x, 3, x, x, 4, x, x, 5},
+                                              {x, 0, x, x, 1, x, x, 2, x, x, 3, x, x, 4, x, x},
+                                              {x, x, 0, x, x, 1, x, x, 2, x, x, 3, x, x, 4, x}},
+                                             {{x, x, 6, x, x, 7, x, x, 8, x, x, 9, x, x, 10, x},
+                                              {5, x, x, 6, x, x, 7, x, x, 8, x, x, 9, x, x, 10},
+                                              {x, 5, x, x, 6, x, x, 7, x, x, 8, x, x, 9, x, x}},
+                                             {{x, 11, x, x, 12, x, x, 13, x, x, 14, x, x, 15, x, x},
+                                              {x, x, 11, x, x, 12, x, x, 13, x, x, 14, x, x, 15, x},
+                                              {10, x, x, 11, x, x, 12, x, x, 13, x, x, 14, x, x, 15}}};
 
 PODIUM_TARGET_AVX2 PODIUM_INLINE V chosen(V bytes, const char (&places)[16]) {
-  return _mm256_shuffle_epi8(bytes, _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(places))));
+  return _mm256_shuffle_epi8(bytes,
+                             _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(places))));
 }
 
 PODIUM_TARGET_AVX2 PODIUM_INLINE V third(const Rgb& rgb, const char (&places)[3][16]) {

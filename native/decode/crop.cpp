@@ -48,8 +48,8 @@ int32_t check_box(const Rect& box, int w, int h) {
   // The reach is bounded so that no sum below leaves int32; JPEG sides end at 65,535.
   constexpr int reach = 1 << 20;
   if (w < 1 || h < 1 || box.w < 1 || box.h < 1) return PODIUM_BAD_BOX;
-  if (std::abs(static_cast<int64_t>(box.x)) > reach || std::abs(static_cast<int64_t>(box.y)) > reach ||
-      box.w > reach || box.h > reach) {
+  if (std::abs(static_cast<int64_t>(box.x)) > reach || std::abs(static_cast<int64_t>(box.y)) > reach || box.w > reach ||
+      box.h > reach) {
     return PODIUM_BAD_BOX;
   }
   if (static_cast<int64_t>(box.w) * box.h > PODIUM_MAX_PIXELS) return PODIUM_BAD_BOX;

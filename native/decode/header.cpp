@@ -46,9 +46,7 @@ class Parser {
       case 0xC4: return huffman_tables(segment);
       case 0xDB: return quantization_tables(segment);
       case 0xDD: return segment.size == 2 && two_bytes(segment.data) == 0;
-      case 0xE0:
-        jfif_ = jfif_ || (segment.size >= 14 && std::memcmp(segment.data, "JFIF", 5) == 0);
-        return true;
+      case 0xE0: jfif_ = jfif_ || (segment.size >= 14 && std::memcmp(segment.data, "JFIF", 5) == 0); return true;
       case 0xEE:
         if (segment.size >= 12 && std::memcmp(segment.data, "Adobe", 5) == 0) adobe_transform_ = segment.data[11];
         return true;

@@ -13,10 +13,10 @@ namespace podium {
 constexpr int max_components = 3, max_mcu_blocks = 6;
 
 // Where the coefficient that comes i-th in the file stands in its block.
-inline constexpr uint8_t natural_order[64] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+inline constexpr uint8_t natural_order[64] = {0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,
+                                              12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
+                                              35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51,
+                                              58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
 // A Huffman table as it stands in the file; counts[i] codes have i + 1 bits. Not yet checked: see huffman.h.
 struct HuffmanSpec {
@@ -32,9 +32,9 @@ struct Component {
 
 struct Header {
   int width, height, components;
-  int h, v;                    // of component 0: an MCU is 8 h pixels wide and 8 v high
+  int h, v;  // of component 0: an MCU is 8 h pixels wide and 8 v high
   int mcus_across, mcus_down;
-  size_t scan_begin;           // offset of the first entropy-coded byte
+  size_t scan_begin;  // offset of the first entropy-coded byte
   Component component[max_components];
 
   int mcu_blocks() const { return components == 1 ? 1 : h * v + 2; }

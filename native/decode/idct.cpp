@@ -18,10 +18,10 @@ namespace {
 
 // In 1/8192: the constants of jidctint.c, summed up for products of two at a time.
 constexpr int c_0541 = 4433, c_0899 = 7373, c_1175 = 9633, c_2562 = 20995;
-constexpr int even[2][2] = {{c_0541 + 6270, c_0541}, {c_0541, c_0541 - 15137}};                   // of in2, in6
-constexpr int cross[2][2] = {{c_1175 - 16069, c_1175}, {c_1175, c_1175 - 3196}};                  // of z3, z4
-constexpr int odd71[2][2] = {{2446 - c_0899, -c_0899}, {-c_0899, 12299 - c_0899}};                // of in7, in1
-constexpr int odd53[2][2] = {{16819 - c_2562, -c_2562}, {-c_2562, 25172 - c_2562}};               // of in5, in3
+constexpr int even[2][2] = {{c_0541 + 6270, c_0541}, {c_0541, c_0541 - 15137}};      // of in2, in6
+constexpr int cross[2][2] = {{c_1175 - 16069, c_1175}, {c_1175, c_1175 - 3196}};     // of z3, z4
+constexpr int odd71[2][2] = {{2446 - c_0899, -c_0899}, {-c_0899, 12299 - c_0899}};   // of in7, in1
+constexpr int odd53[2][2] = {{16819 - c_2562, -c_2562}, {-c_2562, 25172 - c_2562}};  // of in5, in3
 constexpr int shift_1 = 11, shift_2 = 18;
 
 int16_t wrapped(int value) { return static_cast<int16_t>(static_cast<uint16_t>(value)); }
@@ -82,7 +82,8 @@ namespace {
 using V = __m256i;
 
 PODIUM_TARGET_AVX2 PODIUM_INLINE V pair(const int (&c)[2]) {
-  return _mm256_set1_epi32(static_cast<int>(static_cast<uint32_t>(c[1]) << 16 | (static_cast<uint32_t>(c[0]) & 0xFFFF)));
+  return _mm256_set1_epi32(
+      static_cast<int>(static_cast<uint32_t>(c[1]) << 16 | (static_cast<uint32_t>(c[0]) & 0xFFFF)));
 }
 
 // 32-bit numbers of a row: its first and its last four columns.
@@ -163,9 +164,8 @@ PODIUM_TARGET_AVX2 PODIUM_INLINE void store_columns(const V (&c)[8], uint8_t* to
   const V c45 = _mm256_unpacklo_epi8(d, e), c67 = _mm256_unpackhi_epi8(d, e);
   const V upper_left = _mm256_unpacklo_epi16(c01, c23), lower_left = _mm256_unpackhi_epi16(c01, c23);
   const V upper_right = _mm256_unpacklo_epi16(c45, c67), lower_right = _mm256_unpackhi_epi16(c45, c67);
-  const V rows[4] = {
-      _mm256_unpacklo_epi32(upper_left, upper_right), _mm256_unpackhi_epi32(upper_left, upper_right),
-      _mm256_unpacklo_epi32(lower_left, lower_right), _mm256_unpackhi_epi32(lower_left, lower_right)};
+  const V rows[4] = {_mm256_unpacklo_epi32(upper_left, upper_right), _mm256_unpackhi_epi32(upper_left, upper_right),
+                     _mm256_unpacklo_epi32(lower_left, lower_right), _mm256_unpackhi_epi32(lower_left, lower_right)};
   const V center = _mm256_set1_epi8(-128);
   for (const V& two : rows) {
     const V side_by_side = _mm256_permute4x64_epi64(_mm256_xor_si256(two, center), 0xD8);

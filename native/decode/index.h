@@ -21,8 +21,8 @@ namespace podium {
 constexpr size_t index_head_bytes = 16;
 
 struct Place {
-  int mcu;        // of its row
-  uint64_t bit;   // counted in the file's bytes, stuffing and all, from the start of the scan
+  int mcu;       // of its row
+  uint64_t bit;  // counted in the file's bytes, stuffing and all, from the start of the scan
   int16_t dc[max_components];
 };
 
@@ -48,7 +48,9 @@ class SeekIndex {
   uint64_t end(int row, int mcu) const;
 
  private:
-  const uint8_t* row_at(int row) const { return index_ + index_head_bytes + static_cast<size_t>(row) * layout_.row_bytes(); }
+  const uint8_t* row_at(int row) const {
+    return index_ + index_head_bytes + static_cast<size_t>(row) * layout_.row_bytes();
+  }
   uint64_t bit_of(int row, int place) const;
 
   const uint8_t* index_ = nullptr;

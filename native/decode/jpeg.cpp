@@ -16,15 +16,11 @@ namespace {
 int32_t status_of_error(int code) {
   switch (code) {
     case JERR_NO_SOI:
-    case JERR_INPUT_EMPTY:
-      return PODIUM_NOT_JPEG;
-    case JERR_INPUT_EOF:
-      return PODIUM_TRUNCATED;
-    case JERR_OUT_OF_MEMORY:
-      return PODIUM_NO_MEMORY;
+    case JERR_INPUT_EMPTY: return PODIUM_NOT_JPEG;
+    case JERR_INPUT_EOF: return PODIUM_TRUNCATED;
+    case JERR_OUT_OF_MEMORY: return PODIUM_NO_MEMORY;
     case JERR_IMAGE_TOO_BIG:
-    case JERR_WIDTH_OVERFLOW:
-      return PODIUM_TOO_LARGE;
+    case JERR_WIDTH_OVERFLOW: return PODIUM_TOO_LARGE;
     case JERR_ARITH_NOTIMPL:
     case JERR_BAD_PRECISION:
     case JERR_CCIR601_NOTIMPL:
@@ -32,10 +28,8 @@ int32_t status_of_error(int code) {
     case JERR_FRACT_SAMPLE_NOTIMPL:
     case JERR_NOTIMPL:
     case JERR_NOT_COMPILED:
-    case JERR_SOF_UNSUPPORTED:
-      return PODIUM_UNSUPPORTED;
-    default:
-      return PODIUM_CORRUPT;
+    case JERR_SOF_UNSUPPORTED: return PODIUM_UNSUPPORTED;
+    default: return PODIUM_CORRUPT;
   }
 }
 
@@ -43,15 +37,12 @@ int32_t status_of_error(int code) {
 // version) leave the picture whole.
 int32_t status_of_warning(int code) {
   switch (code) {
-    case JWRN_JPEG_EOF:
-      return PODIUM_TRUNCATED;
+    case JWRN_JPEG_EOF: return PODIUM_TRUNCATED;
     case JWRN_HIT_MARKER:
     case JWRN_HUFF_BAD_CODE:
     case JWRN_ARITH_BAD_CODE:
-    case JWRN_MUST_RESYNC:
-      return PODIUM_CORRUPT;
-    default:
-      return PODIUM_OK;
+    case JWRN_MUST_RESYNC: return PODIUM_CORRUPT;
+    default: return PODIUM_OK;
   }
 }
 
@@ -117,9 +108,9 @@ int32_t JpegReader::start(const Rect& wanted, Rect* decoded) {
 
   const bool cmyk = cinfo_.jpeg_color_space == JCS_CMYK || cinfo_.jpeg_color_space == JCS_YCCK;
   cinfo_.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
-  cinfo_.dct_method = JDCT_ISLOW;       // on AVX2 as fast as IFAST, and 4–6 dB better at high quality
-  cinfo_.do_fancy_upsampling = TRUE;    // also keeps merged upsampling off
-  cinfo_.do_block_smoothing = FALSE;    // it guesses at coefficients from neighbours a crop may not have
+  cinfo_.dct_method = JDCT_ISLOW;     // on AVX2 as fast as IFAST, and 4–6 dB better at high quality
+  cinfo_.do_fancy_upsampling = TRUE;  // also keeps merged upsampling off
+  cinfo_.do_block_smoothing = FALSE;  // it guesses at coefficients from neighbours a crop may not have
   jpeg_start_decompress(&cinfo_);
 
   bool subsampled = false;
@@ -133,8 +124,8 @@ int32_t JpegReader::start(const Rect& wanted, Rect* decoded) {
   const int right = std::min(wanted.x + wanted.w + margin, width());
   JDIMENSION x = static_cast<JDIMENSION>(left), w = static_cast<JDIMENSION>(right - left);
   if (right - left < width()) jpeg_crop_scanline(&cinfo_, &x, &w);
-  if (wanted.y > 0 && jpeg_skip_scanlines(&cinfo_, static_cast<JDIMENSION>(wanted.y)) !=
-                          static_cast<JDIMENSION>(wanted.y)) {
+  if (wanted.y > 0 &&
+      jpeg_skip_scanlines(&cinfo_, static_cast<JDIMENSION>(wanted.y)) != static_cast<JDIMENSION>(wanted.y)) {
     return PODIUM_CORRUPT;
   }
   decoded_ = {static_cast<int>(x), wanted.y, static_cast<int>(w), wanted.h};

@@ -8,7 +8,8 @@ namespace {
 constexpr int margin = 32;  // bytes before and after each row: a neighbour for upsampling, a vector for the kernels
 
 // MCUs of one axis that pixels begin … end need: their own, and where chroma is halved (to `n` samples) those of the
-// neighbours. An even pixel does not look at the sample after its own, but libjpeg decodes that as well; so statuses agree.
+// neighbours. An even pixel does not look at the sample after its own, but libjpeg decodes that as well; so statuses
+// agree.
 void needed_units(int begin, int end, int rate, int n, int* first, int* last) {
   if (rate == 1) {
     *first = begin / 8;

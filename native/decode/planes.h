@@ -30,8 +30,8 @@ class Planes {
  public:
   Planes(const Header& header, const McuArea& area, PlaneScratch& scratch, const Kernels& kernels);
 
-  // Where the coefficients of a component's block (row j of the MCU, column i) of the area's first MCU stand in a row of
-  // MCUs, and how many that row has. Blocks of a block row follow each other, an even number of them.
+  // Where the coefficients of a component's block (row j of the MCU, column i) of the area's first MCU stand in a row
+  // of MCUs, and how many that row has. Blocks of a block row follow each other, an even number of them.
   size_t block_offset(int component, int j, int i) const;
   size_t row_size() const { return block_offset(header_.components, 0, 0); }
 

@@ -47,44 +47,44 @@ enum podium_flags {
 int32_t podium_native_abi(void);
 
 /* A static string; never NULL, also for unknown codes. */
-const char *podium_status_message(int32_t status);
+const char* podium_status_message(int32_t status);
 
 /* Width and height from the header, without decoding. size_wh is written only on PODIUM_OK. */
-int32_t podium_jpeg_size(const uint8_t *jpeg, size_t jpeg_bytes, int32_t size_wh[2]);
+int32_t podium_jpeg_size(const uint8_t* jpeg, size_t jpeg_bytes, int32_t size_wh[2]);
 
 /* A batch: out[i] = flip(resize(crop(image i, boxes[i]))). Arrays have `count` elements, of the size given. */
 typedef struct {
   int32_t count, out_size;
   int32_t threads; /* at most so many, the caller's among them */
   int32_t flags;
-  const uint8_t *const *images;  /* JPEG files, or pixels */
-  const size_t *image_bytes;     /* of files */
-  const int32_t *sizes_wh;       /* of pixels: w, h */
-  const uint8_t *const *indexes; /* of files: what podium_build_index gave; may be NULL */
-  const size_t *index_bytes;     /* 0 for a file without an index */
-  const int32_t *boxes;          /* x, y, w, h in image pixels; what lies beyond the image is reflected */
-  const uint8_t *flips;          /* 0 or 1 */
-  uint8_t *out;                  /* count * out_size * out_size * 3 bytes */
-  int32_t *statuses;
-  uint8_t *stale; /* 1 where an index did not belong to its file and was not used, else 0; may be NULL */
+  const uint8_t* const* images;  /* JPEG files, or pixels */
+  const size_t* image_bytes;     /* of files */
+  const int32_t* sizes_wh;       /* of pixels: w, h */
+  const uint8_t* const* indexes; /* of files: what podium_build_index gave; may be NULL */
+  const size_t* index_bytes;     /* 0 for a file without an index */
+  const int32_t* boxes;          /* x, y, w, h in image pixels; what lies beyond the image is reflected */
+  const uint8_t* flips;          /* 0 or 1 */
+  uint8_t* out;                  /* count * out_size * out_size * 3 bytes */
+  int32_t* statuses;
+  uint8_t* stale; /* 1 where an index did not belong to its file and was not used, else 0; may be NULL */
 } podium_batch;
 
 /* From files. */
-void podium_decode_batch(const podium_batch *batch);
+void podium_decode_batch(const podium_batch* batch);
 
 /* From decoded pixels: images[i] is sizes_wh[2i] x sizes_wh[2i+1] RGB without row padding. Bit for bit the result of
    podium_decode_batch on the file those pixels came from. */
-void podium_resize_batch(const podium_batch *batch);
+void podium_resize_batch(const podium_batch* batch);
 
 /* Decode a whole image to RGB. size_wh is what podium_jpeg_size gave and out holds w * h * 3 bytes; a file of another
    size gets PODIUM_SIZE_MISMATCH and is not written. */
-int32_t podium_decode_pixels(const uint8_t *jpeg, size_t jpeg_bytes, const int32_t size_wh[2], int32_t flags,
-                             uint8_t *out);
+int32_t podium_decode_pixels(const uint8_t* jpeg, size_t jpeg_bytes, const int32_t size_wh[2], int32_t flags,
+                             uint8_t* out);
 
 /* Build a file's seek index, with which podium_decode_batch reads little more of it than a box needs. Reads every code
    once: the status is that of decoding the whole image. `index` holds PODIUM_INDEX_BOUND(jpeg_bytes); *index_bytes is
    what was written, 0 for a file that is left to libjpeg or broken. */
-int32_t podium_build_index(const uint8_t *jpeg, size_t jpeg_bytes, int32_t flags, uint8_t *index, size_t *index_bytes);
+int32_t podium_build_index(const uint8_t* jpeg, size_t jpeg_bytes, int32_t flags, uint8_t* index, size_t* index_bytes);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -69,8 +69,7 @@ int16_t sample(uint8_t v) { return static_cast<int16_t>((v - 128) * 256); }
 
 uint8_t level(int16_t y) { return static_cast<uint8_t>((saturating_sum(y, 128) >> 8) + 128); }
 
-void sum_rows_portable(const uint8_t* rows, size_t stride, const int16_t* weight, int count, int size,
-                       int16_t* sums) {
+void sum_rows_portable(const uint8_t* rows, size_t stride, const int16_t* weight, int count, int size, int16_t* sums) {
   std::fill_n(sums, size, int16_t{0});
   for (int k = 0; k < count; ++k, rows += stride) {
     for (int i = 0; i < size; ++i) {
@@ -159,13 +158,13 @@ void pack_columns(const Axis& axis, bool flip, int out_size, ResizeScratch& scra
 }
 
 [[gnu::target("avx2"), gnu::always_inline]] inline __m256i sum_two_outputs(const int16_t* row, const int* offset,
-                                                                            const int16_t* packed, int pairs) {
+                                                                           const int16_t* packed, int pairs) {
   const int16_t *first = row + offset[0], *second = row + offset[1];
   __m256i sums = _mm256_setzero_si256();
   for (int p = 0; p < pairs; ++p, first += 6, second += 6, packed += 16) {
-    const __m256i x = _mm256_inserti128_si256(
-        _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(first))),
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(second)), 1);
+    const __m256i x =
+        _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(first))),
+                                _mm_loadu_si128(reinterpret_cast<const __m128i*>(second)), 1);
     sums = _mm256_adds_epi16(sums, _mm256_mulhrs_epi16(x, load(packed)));
   }
   return _mm256_adds_epi16(sums, _mm256_srli_si256(sums, 6));  // even taps + odd taps

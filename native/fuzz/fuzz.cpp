@@ -1,6 +1,6 @@
 // Mutated JPEGs and indexes through every entry point, in a sanitizer build: fuzz FIRST COUNT SEED FILE…. Beside
-// crashes it looks for broken promises (promises.h), libjpeg being the reference. Mutant K of the same seed and files is
-// always the same: `fuzz K 1 SEED FILE…` repeats a finding.
+// crashes it looks for broken promises (promises.h), libjpeg being the reference. Mutant K of the same seed and files
+// is always the same: `fuzz K 1 SEED FILE…` repeats a finding.
 #include <algorithm>
 #include <csignal>
 #include <cstdio>

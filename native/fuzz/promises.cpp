@@ -13,7 +13,7 @@
 namespace podium_fuzz {
 namespace {
 
-constexpr double slow_seconds = 2;           // of processor time for one image, sanitizers and all
+constexpr double slow_seconds = 2;             // of processor time for one image, sanitizers and all
 constexpr int64_t max_timed_pixels = 1 << 19;  // of a box: beyond, it is the plain resize that takes the time
 constexpr int64_t max_fuzz_pixels = 4 << 20;
 constexpr uint8_t guard = 0xA5;

@@ -7,9 +7,9 @@
 
 namespace podium_fuzz {
 
-// Sends a file, with its own index, a damaged and a forged one, and `other` (an index of some other bytes), through every
-// entry point. Returns the status of decoding it; ends the program with the number of the mutant where a promise is
-// broken.
+// Sends a file, with its own index, a damaged and a forged one, and `other` (an index of some other bytes), through
+// every entry point. Returns the status of decoding it; ends the program with the number of the mutant where a promise
+// is broken.
 int32_t check_promises(long mutant, const Bytes& file, const Bytes& other, Random& random);
 
 // The file's index, empty where it has none.
