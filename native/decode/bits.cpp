@@ -10,9 +10,13 @@ namespace podium {
 size_t unstuff_plain(const uint8_t* from, size_t bytes, uint8_t* to) {
   const uint8_t *const end = from + bytes, *const begin = to;
   while (from < end) {
-    const uint8_t byte = *from++;
-    if (byte == 0xFF && from < end && *from++ != 0) break;
-    *to++ = byte;
+    const auto left = static_cast<size_t>(end - from);
+    const auto* found = static_cast<const uint8_t*>(std::memchr(from, 0xFF, left));
+    const size_t upto = found ? static_cast<size_t>(found - from) + 1 : left;  // with the FF itself
+    std::memcpy(to, from, upto);
+    from += upto;
+    to += upto;
+    if (found && from < end && *from++ != 0) return static_cast<size_t>(to - 1 - begin);
   }
   return static_cast<size_t>(to - begin);
 }

@@ -61,7 +61,7 @@ int32_t decode_box(const File& file, const Rect& box, int32_t flags, Scratch& sc
 
 int32_t decode_whole(const uint8_t* jpeg, size_t jpeg_bytes, const int32_t size_wh[2], int32_t flags, uint8_t* out) {
   if (!(flags & PODIUM_LIBJPEG)) {
-    const auto scratch = std::make_unique<BaselineScratch>();
+    const std::unique_ptr<BaselineScratch> scratch(new BaselineScratch);  // not cleared, unlike make_unique's
     BaselineReader reader(*scratch, kernels((flags & PODIUM_PLAIN) != 0));
     if (reader.open(jpeg, jpeg_bytes)) {
       const int w = reader.header().width, h = reader.header().height;
@@ -78,7 +78,7 @@ int32_t decode_whole(const uint8_t* jpeg, size_t jpeg_bytes, const int32_t size_
 
 int32_t build_index(const uint8_t* jpeg, size_t jpeg_bytes, int32_t flags, uint8_t* index, size_t* index_bytes) {
   if (!(flags & PODIUM_LIBJPEG)) {
-    const auto scratch = std::make_unique<BaselineScratch>();
+    const std::unique_ptr<BaselineScratch> scratch(new BaselineScratch);  // not cleared, unlike make_unique's
     BaselineReader reader(*scratch, kernels((flags & PODIUM_PLAIN) != 0));
     if (reader.open(jpeg, jpeg_bytes) && (*index_bytes = reader.build_index(index)) > 0) return PODIUM_OK;
   }
