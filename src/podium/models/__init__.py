@@ -40,7 +40,7 @@ def check(model: Model, image_size: int) -> None:
         raise UserError(f"{given} does nothing with model.name={model.name!r}; leave it out")
 
 
-def build_model(model: Model, classes: int, dtype: jnp.dtype, rngs: nnx.Rngs) -> nnx.Module:
+def build_model(model: Model, classes: int, dtype: jnp.dtype, *, rngs: nnx.Rngs) -> nnx.Module:
     """The network of a recipe that `check` has passed."""
     layers = Layers(build_norm(model), dtype, model.padding)
     if model.stem == "patches":

@@ -7,6 +7,7 @@ needs the mesh; evaluation uses the moving statistics and no collective.
 """
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,15 @@ from podium.mesh import TILE_AXES
 
 # A mean is near where its squared distance is at most so many variances: fp32 sums then keep the variance to some 1e-5.
 _NEAR = 16.0
+
+
+class _Groups(NamedTuple):
+    """How a chip's batch is normalised."""
+
+    in_batch: int
+    axes: tuple[str, ...]
+    """Over which chips share their statistics; then there is one group."""
+    epsilon: float
 
 
 class DistributedBatchNorm(nnx.Module):
@@ -60,18 +70,18 @@ class DistributedBatchNorm(nnx.Module):
         if self.use_running_average:
             factor = self.scale[...] * lax.rsqrt(self.var[...] + self.epsilon)
             return ((x.astype(jnp.float32) - self.mean[...]) * factor + self.bias[...]).astype(x.dtype)
-        groups, axes = _place(self.span, x.shape[0])
+        groups = _groups(self.span, x.shape[0], self.epsilon)
         scale, bias, about = (_vary_like(p[...], x) for p in (self.scale, self.bias, self.mean))
-        y, mean, var = _normalize(groups, axes, self.epsilon, x, scale, bias, mask, about)
+        y, mean, var = _normalize(groups, x, _Beside(scale, bias, mask, about))
         for moving, batch in ((self.mean, mean), (self.var, var)):
-            moving[...] = self.momentum * moving[...] + (1 - self.momentum) * batch.reshape(groups, -1).mean(axis=0)
+            moving[...] = self.momentum * moving[...] + (1 - self.momentum) * batch.reshape(groups.in_batch, -1).mean(0)
         return y
 
 
-def _place(span: int, batch_per_chip: int) -> tuple[int, tuple[str, ...]]:
-    """(groups in this chip's batch, mesh axes to exchange statistics over)."""
+def _groups(span: int, batch_per_chip: int, epsilon: float) -> _Groups:
+    """The groups of `span` examples in a chip's batch, or the one that a tile shares."""
     if span <= batch_per_chip and batch_per_chip % span == 0:
-        return batch_per_chip // span, ()
+        return _Groups(batch_per_chip // span, (), epsilon)
     try:
         tile_chips = lax.axis_size(TILE_AXES)
     except NameError:
@@ -81,7 +91,7 @@ def _place(span: int, batch_per_chip: int) -> tuple[int, tuple[str, ...]]:
             f"a batch-norm span of {span} examples needs {span / batch_per_chip:g} chips of {batch_per_chip} "
             f"and the tile has {tile_chips}; build the mesh with podium.mesh.lay_out"
         )
-    return 1, TILE_AXES
+    return _Groups(1, TILE_AXES, epsilon)
 
 
 def _vary_like(parameter: jax.Array, x: jax.Array) -> jax.Array:
@@ -91,51 +101,50 @@ def _vary_like(parameter: jax.Array, x: jax.Array) -> jax.Array:
     return lax.pcast(parameter, missing, to="varying") if missing else parameter
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _normalize(
-    groups: int,
-    axes: tuple[str, ...],
-    epsilon: float,
-    x: jax.Array,
-    scale: jax.Array,
-    bias: jax.Array,
-    mask: jax.Array | None,
-    about: jax.Array,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(normalised x, and each group's mean and var [(groups,) channels]); no gradient flows through mean and var.
+class _Beside(NamedTuple):
+    """What a norm has beside its input."""
 
-    `about` [channels] is where the mean is expected; the result does not depend on it.
-    """
-    return _forward(groups, axes, epsilon, x, scale, bias, mask, about)[0]
+    scale: jax.Array
+    bias: jax.Array
+    mask: jax.Array | None
+    about: jax.Array
+    """[channels]: where the mean is expected; the result does not depend on it."""
 
 
-def _forward(groups, axes, epsilon, x, scale, bias, mask, about):  # type: ignore[no-untyped-def]
-    xg, weight = _grouped(x, groups), _weights(x, mask, groups)
-    count, mean, m2 = _moments(xg, weight, about, epsilon)
-    if axes:
-        count, mean, m2 = _merge(lax.all_gather(jnp.concatenate([count, mean, m2], -1), axes))
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _normalize(groups: _Groups, x: jax.Array, beside: _Beside) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(normalised x, and each group's mean and var [(groups,) channels]); no gradient flows through mean and var."""
+    return _forward(groups, x, beside)[0]
+
+
+def _forward(groups: _Groups, x: jax.Array, beside: _Beside) -> tuple[Any, Any]:
+    scale, bias, mask, about = beside
+    xg, weight = _grouped(x, groups.in_batch), _weights(x, mask, groups.in_batch)
+    count, mean, m2 = _moments(xg, weight, about, epsilon=groups.epsilon)
+    if groups.axes:
+        count, mean, m2 = _merge(lax.all_gather(jnp.concatenate([count, mean, m2], -1), groups.axes))
     count = jnp.maximum(count, 1.0)
     var = m2 / count
-    inverse = lax.rsqrt(var + epsilon)
+    inverse = lax.rsqrt(var + groups.epsilon)
     y = (xg - _row(mean)) * _row(scale * inverse) + bias
-    return (y.reshape(x.shape).astype(x.dtype), mean, var), (x, scale, mask, count, mean, inverse)
+    return (y.reshape(x.shape).astype(x.dtype), mean, var), (x, beside, count, mean, inverse)
 
 
-def _backward(groups, axes, epsilon, residuals, gradients):  # type: ignore[no-untyped-def]
-    x, scale, mask, count, mean, inverse = residuals
-    xg, weight = _grouped(x, groups), _weights(x, mask, groups)
-    dy = _grouped(gradients[0], groups)
+def _backward(groups: _Groups, residuals: Any, gradients: Any) -> tuple[jax.Array, _Beside]:
+    x, (scale, _, mask, about), count, mean, inverse = residuals
+    xg, weight = _grouped(x, groups.in_batch), _weights(x, mask, groups.in_batch)
+    dy = _grouped(gradients[0], groups.in_batch)
     normalised = (xg - _row(mean)) * _row(inverse)
     sums = jnp.stack([dy.sum(-2), (dy * normalised).sum(-2)])
-    of_span = lax.psum(sums, axes) if axes else sums
+    of_span = lax.psum(sums, groups.axes) if groups.axes else sums
     mean_dy, mean_dy_x = _row(of_span / count)
     through_statistics = mean_dy + normalised * mean_dy_x
     if weight is not None:
         through_statistics *= weight
     dx = _row(scale * inverse) * (dy - through_statistics)
-    dbias, dscale = sums.reshape(2, groups, -1).sum(1)
+    dbias, dscale = sums.reshape(2, groups.in_batch, -1).sum(1)
     dmask = None if mask is None else jnp.zeros_like(mask)
-    return dx.reshape(x.shape).astype(x.dtype), dscale, dbias, dmask, None
+    return dx.reshape(x.shape).astype(x.dtype), _Beside(dscale, dbias, dmask, jnp.zeros_like(about))
 
 
 _normalize.defvjp(_forward, _backward)
@@ -162,7 +171,7 @@ def _weights(x: jax.Array, mask: jax.Array | None, groups: int) -> jax.Array | N
 
 
 def _moments(
-    xg: jax.Array, weight: jax.Array | None, about: jax.Array, epsilon: float
+    xg: jax.Array, weight: jax.Array | None, about: jax.Array, *, epsilon: float
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Count, mean and sum of squared deviations of each group, as a rule in one pass over the data.
 

@@ -4,7 +4,6 @@ holds the network's structure, never its numbers, and does not know how they are
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -48,7 +47,7 @@ def build_network(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = 
     if make_model is None:
         models.check(recipe.model, recipe.data.image_size)
         dtype = convolution_dtype(recipe, mesh)
-        make_model = partial(models.build_model, recipe.model, recipe.model.classes, dtype)
+        make_model = lambda rngs: models.build_model(recipe.model, recipe.model.classes, dtype, rngs=rngs)  # noqa: E731
     return Network(recipe, mesh, make_model, _graph(make_model))
 
 
