@@ -13,7 +13,7 @@ from podium.recipe.schema import Model
 
 
 def build(name="resnet7-narrow", stem="patches", classes=10, dtype=jnp.float32):
-    return build_model(Model(norm_span=2, name=name, stem=stem), classes, dtype, nnx.Rngs(0))
+    return build_model(Model(norm_span=2, name=name, stem=stem), classes, dtype, rngs=nnx.Rngs(0))
 
 
 def test_patches_are_taken_apart_without_loss():
