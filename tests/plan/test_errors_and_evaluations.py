@@ -39,7 +39,7 @@ def test_the_worst_error_is_the_farthest_on_either_side():
 
 def test_the_published_check_has_errors_on_both_sides():
     """So that a summary of the real points, too, would tell if one side were left out."""
-    errors = [result.error for result in published.check(lambda stage: None)]
+    errors = [result.error for result in published.check(lambda stage: None).points]
     assert min(errors) < 0 < max(errors)
     assert summary(published.check(lambda stage: None))["all"]["worst_error"] == max(map(abs, errors))
 

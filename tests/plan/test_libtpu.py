@@ -75,6 +75,6 @@ def test_a_batch_that_does_not_fit_is_planned_and_says_so(tmp_path, monkeypatch)
 
 
 def test_a_refused_program_is_one_line(monkeypatch):
-    monkeypatch.setattr(compiling, "_run_worker", lambda *_: {"failed": "INVALID: no\nmore"})
+    monkeypatch.setattr(compiling, "_run_worker", lambda *_, **__: {"failed": "INVALID: no\nmore"})
     with pytest.raises(compiling.UserError, match=r"refused demo on v3:2x2: INVALID: no$"):
-        compiling.compiled(_RECIPE, _POD, print)
+        compiling.compiled(_RECIPE, _POD, print, fresh=True)

@@ -83,7 +83,7 @@ def test_a_fresh_compilation_passes_by_the_cache_and_replaces_what_is_there(monk
         "cycles": 9, "update_cycles": 1, "unpriced_bytes": 3, "collectives": [], "flops": 1.0, "bytes_accessed": 2.0,
         "memory_bytes": 3, "compile_seconds": 4.0, "trace_seconds": 5.0,
     }  # fmt: skip
-    monkeypatch.setattr(compiling, "_run_worker", lambda *arguments: {"result": result})
+    monkeypatch.setattr(compiling, "_run_worker", lambda *_, **__: {"result": result})
     facts = compiling.compiled(_RECIPE, _POD, print, fresh=True)
     assert (facts.memory_bytes, facts.earlier) == (3, False)
     assert json.loads(file.read_text()) == {"result": result}

@@ -34,7 +34,7 @@ FILES = [photograph(seed, progressive=seed == 5) for seed in range(COUNT)]
 @pytest.fixture
 def directory(tmp_path):
     rows = ((file, 0, f"{i}.jpg") for i, file in enumerate(FILES))
-    write_manifest(tmp_path, ["a"], {"train": write_split(tmp_path, "train", rows, COUNT)}, plan="")
+    write_manifest(tmp_path, ["a"], {"train": write_split(tmp_path, "train", rows, count=COUNT)}, plan="")
     return tmp_path
 
 

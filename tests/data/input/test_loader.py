@@ -43,7 +43,7 @@ def test_a_batch_is_what_order_crops_and_decoder_say(small_data):
     batch = filled(TrainLoader(images, r, np.arange(16)), 6)
     for i in range(2):
         samples, epochs = Order(len(images), 16, r.seed).batch(6 + i)
-        crops = train_crops(r.data, r.seed, epochs, samples, images.sizes[samples])
+        crops = train_crops(r.data, r.seed, epochs, samples=samples, sizes=images.sizes[samples])
         out = np.empty((16, 24, 24, 3), np.uint8)
         assert not decode.decode_batch(
             [images.image(s) for s in samples], crops.boxes, crops.flips, out=out, threads=1
@@ -78,7 +78,7 @@ def data_with_a_broken_image(tmp_path):
     whole = [jpeg(seed, (40, 40)) for seed in range(32)]
     whole[7] = whole[7][:700] + b"\xff\xd9"  # a header and the first few blocks
     rows = [(image, i % 3, f"image-{i}.jpg") for i, image in enumerate(whole)]
-    shards = {name: write_split(tmp_path, name, rows, 32) for name in ("train", "validation")}
+    shards = {name: write_split(tmp_path, name, rows, count=32) for name in ("train", "validation")}
     write_manifest(tmp_path, ["a", "b", "c"], shards, plan="test")
     return tmp_path
 
@@ -139,7 +139,7 @@ def test_devices_get_their_own_rows(data):
     host = {"label": np.arange(batch_global, dtype=np.int32).reshape((1,) * leading + (batch_global,))}
     here = local_rows(sharding, batch_global)
     np.testing.assert_array_equal(here, np.arange(batch_global))
-    on_devices = to_devices(host, sharding, here, batch_global)["label"]
+    on_devices = to_devices(host, sharding, here, batch_global=batch_global)["label"]
     assert on_devices.sharding == sharding
     np.testing.assert_array_equal(on_devices, host["label"])
 
