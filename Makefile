@@ -58,7 +58,7 @@ FUZZ_MUTANTS ?= 100000
 FUZZ_FILES ?=
 FUZZ_FLAGS := -std=c++17 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 fuzz: install
-	mkdir -p build/fuzz
+	mkdir -p build/fuzz && rm -f build/fuzz/*.o
 	printf '%s\n' native/decode/*.cpp native/fuzz/*.cpp | xargs -P $$(nproc) -I FILE sh -c \
 	  '$(CXX) $(FUZZ_FLAGS) -Inative/decode -c FILE -o build/fuzz/$$(basename FILE).o'
 	$(CXX) $(FUZZ_FLAGS) build/fuzz/*.cpp.o -ljpeg -pthread -o build/fuzz/fuzz
