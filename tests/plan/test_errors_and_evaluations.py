@@ -41,7 +41,7 @@ def test_the_published_check_has_errors_on_both_sides():
     """So that a summary of the real points, too, would tell if one side were left out."""
     errors = [result.error for result in published.check(lambda stage: None).points]
     assert min(errors) < 0 < max(errors)
-    assert summary(published.check(lambda stage: None))["all"]["worst_error"] == max(map(abs, errors))
+    assert summary(published.check(lambda stage: None).points)["all"]["worst_error"] == max(map(abs, errors))
 
 
 def planned(images_per_second_per_cpu_core: float | None):
