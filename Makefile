@@ -47,10 +47,12 @@ check: install
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/clang-format --dry-run -Werror native/*/*.cpp native/*/*.h
 
 format: install
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+	$(VENV)/bin/clang-format -i native/*/*.cpp native/*/*.h
 
 # Mutated JPEGs and seek indexes through the decoder, against libjpeg, built with the address, undefined-behaviour and leak
 # sanitizers. Mutants are shared out to all cores; `build/fuzz/fuzz K 1 1 build/fuzz/seeds/*` repeats mutant K.
