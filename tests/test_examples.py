@@ -31,7 +31,7 @@ def run_example(name):
     example = doctest.DocTestParser().get_doctest(public.__doc__, {}, name, None, 0)
     assert example.examples, f"{name} has no example"
     shown = []
-    doctest.DocTestRunner().run(example, out=shown.append)
+    doctest.DocTestRunner(verbose=False).run(example, out=shown.append)
     assert not shown, "".join(shown)
 
 
