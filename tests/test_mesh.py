@@ -1,8 +1,12 @@
+import random
+from dataclasses import dataclass
+
 import jax
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.described import described_gpus, needs_cuda_compiler
 
 from podium.errors import UserError
 from podium.mesh import batch_sharding, build_mesh, find_devices, in_wire_order, natural_shape
@@ -77,13 +81,29 @@ def test_most_square(chips, shape):
 class Chip:
     """A device as a TPU runtime lists it."""
 
+    platform = "tpu"
+
     def __init__(self, x, y, core):
         self.coords, self.core_on_chip, self.process_index = (x, y, 0), core, 0
 
 
-class Gpu:
+class Core:
+    """A simulated chip of one of several processes."""
+
+    platform = "cpu"
+
     def __init__(self, process_index):
         self.process_index = process_index
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as a live runtime lists it: hosts are slices, told apart by their boot ids."""
+
+    id: int
+    process_index: int
+    slice_index: int
+    platform: str = "gpu"
 
 
 def test_devices_with_coordinates_are_walked_row_by_row_with_their_cores_as_lanes():
@@ -97,7 +117,46 @@ def test_devices_with_coordinates_are_walked_row_by_row_with_their_cores_as_lane
     ("hosts", "each", "shape"), [(1, 8, (2, 4, 1)), (4, 8, (2, 2, 8)), (2, 1, (1, 2, 1)), (16, 4, (4, 4, 4))]
 )
 def test_hosts_stand_in_a_square_with_their_devices_as_lanes(hosts, each, shape):
-    assert natural_shape([Gpu(host) for host in range(hosts) for _ in range(each)]) == shape
+    assert natural_shape([Core(host) for host in range(hosts) for _ in range(each)]) == shape
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "row"),
+    [("1x1x8", (1, 1, 8), 8), ("2x1x8", (1, 2, 8), 8), ("1x3x4", (1, 3, 4), 4), ("2x2x4", (1, 2, 8), 8)],
+)
+@needs_cuda_compiler
+def test_described_gpus_stand_host_by_host_with_a_hosts_gpus_as_lanes(text, shape, row):
+    gpus = described_gpus(text)
+    assert natural_shape(gpus) == shape
+    shuffled = random.Random(0).sample(gpus, len(gpus))
+    assert in_wire_order(shuffled) == sorted(gpus, key=lambda gpu: (gpu.process_index, gpu.id))
+    tile = lay_out(natural_shape(gpus), 2 * len(gpus), 2 * row).tile
+    assert tile == (1, 1, row)
+    places = batch_sharding(build_mesh(lay_out(natural_shape(gpus), 2 * len(gpus), 2 * row), in_wire_order(gpus)))
+    by_start = sorted(places.devices_indices_map((2 * len(gpus),)).items(), key=lambda item: item[1][0].start)
+    hosts = [host_of(device, text) for device, _ in by_start]
+    assert all(len(set(hosts[first : first + row])) == 1 for first in range(0, len(hosts), row))
+
+
+def host_of(gpu, text):
+    """By the described shape: partitions where there are several, else processes."""
+    return gpu.coords[0] if not text.startswith("1x") else gpu.coords[1]
+
+
+def test_gpus_of_one_process_each_stand_host_by_host_whatever_order_ranks_were_given_out_in():
+    # Slurm's cyclic distribution: ranks 0, 2, 4, 6 on the first host, 1, 3, 5, 7 on the second.
+    gpus = [Gpu(id=rank, process_index=rank, slice_index=rank % 2) for rank in range(8)]
+    assert natural_shape(gpus) == (1, 2, 4)
+    assert [gpu.process_index for gpu in in_wire_order(gpus)] == [0, 2, 4, 6, 1, 3, 5, 7]
+
+
+def test_gpus_of_one_process_each_on_one_host_are_its_lanes():
+    gpus = [Gpu(id=rank, process_index=rank, slice_index=0) for rank in range(8)]
+    assert natural_shape(gpus) == (1, 1, 8)
+
+
+def test_hosts_with_unequal_numbers_of_gpus_have_no_lanes():
+    assert natural_shape([Gpu(id=k, process_index=int(k > 4), slice_index=int(k > 4)) for k in range(6)]) == (1, 6, 1)
 
 
 def test_a_torus_larger_than_the_devices_is_one_clear_line():

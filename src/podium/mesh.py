@@ -4,10 +4,15 @@ runtime.
 """
 
 import contextlib
+import importlib
 import math
 import os
+import pkgutil
+from collections import Counter
 from collections.abc import Sequence
+from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 import jax
 import numpy as np
@@ -53,16 +58,29 @@ def recipe_mesh(recipe: Recipe) -> Mesh:
     return build_mesh(lay_out(shape, recipe.batch_global, recipe.model.norm_span), devices)
 
 
-def pass_over_libtpu() -> None:
-    """Where there are no chips: it is there for `podium plan`; it would look for some, complain and leave log files."""
-    chosen = find_spec("jax_plugins") or accelerator_files() or os.environ.get("JAX_PLATFORMS")
-    if find_spec("libtpu") and not chosen:
+def pass_over_compilers() -> None:
+    """Where there is no accelerator, libtpu and the CUDA plugin are there for `podium plan`: JAX would have them look
+    for devices, complain and leave log files. Plugins of other makers are left alone."""
+    plugins, chosen = _plugins(), os.environ.get("JAX_PLATFORMS", "")
+    for_cuda = {name for name in plugins if "cuda" in name}
+    if not (accelerator_files() or chosen or plugins - for_cuda):
         jax.config.update("jax_platforms", "cpu")
+    if not ("cuda" in chosen or "gpu" in chosen) and (chosen or not accelerator_files()):
+        for name in for_cuda:  # JAX starts every plugin, also those of platforms that it was told to leave out
+            importlib.import_module(name).__dict__["initialize"] = lambda: None
+
+
+def _plugins() -> set[str]:
+    """The modules of JAX's plugins, found where JAX looks for them."""
+    spec = find_spec("jax_plugins")
+    places = spec.submodule_search_locations if spec else None
+    found = {module.name for module in pkgutil.iter_modules(places or [], "jax_plugins.")}
+    return found | {point.value for point in metadata.entry_points(group="jax_plugins")}
 
 
 def find_devices(torus_text: str) -> tuple[Shape, Sequence[jax.Device]]:
     """The shape and devices for a recipe's `torus`. Where JAX finds only a CPU, it poses as the chips asked for."""
-    pass_over_libtpu()
+    pass_over_compilers()
     if torus_text != "auto":
         shape = parse_torus(torus_text)
         with contextlib.suppress(RuntimeError):  # JAX has started already: what it has then is what there is
@@ -86,11 +104,15 @@ def find_devices(torus_text: str) -> tuple[Shape, Sequence[jax.Device]]:
 
 
 def natural_shape(devices: Sequence[jax.Device]) -> Shape:
-    """The shape for `torus = auto`: the chips where they are on a pod, with their cores as lanes; else the hosts in a
-    square with their devices as lanes; the devices of a single host in a square."""
-    if all(hasattr(device, "coords") for device in devices):
+    """The shape for `torus = auto`: TPU chips where they are on the pod, with their cores as lanes; GPU hosts in a row,
+    with their GPUs as lanes; other hosts in a square with their devices as lanes, or those of a single one in a square.
+    """
+    if devices[0].platform == "tpu":
         x, y, *z = (len(set(places)) for places in zip(*(device.coords for device in devices), strict=True))
         places = Shape(y * math.prod(z), x)
+    elif devices[0].platform == "gpu":
+        of_hosts = Counter(_gpu_hosts(devices))
+        places = Shape(1, len(of_hosts) if len(set(of_hosts.values())) == 1 else len(devices))
     else:
         hosts = len({device.process_index for device in devices})
         places = Shape(*most_square(hosts if hosts > 1 and len(devices) % hosts == 0 else len(devices)))
@@ -99,14 +121,38 @@ def natural_shape(devices: Sequence[jax.Device]) -> Shape:
 
 
 def in_wire_order(devices: Sequence[jax.Device]) -> Sequence[jax.Device]:
-    """Devices with physical coordinates row by row; the others as JAX lists them, process by process."""
-    if not all(hasattr(device, "coords") for device in devices):
-        return devices
-    return sorted(devices, key=lambda d: (*reversed(d.coords), getattr(d, "core_on_chip", 0)))
+    """TPUs row by row; GPUs host by host, so that those joined by NVLink are neighbours; others as JAX lists them,
+    process by process."""
+    if devices[0].platform == "tpu":
+        return sorted(devices, key=lambda d: (*reversed(d.coords), getattr(d, "core_on_chip", 0)))
+    if devices[0].platform == "gpu":
+        by_process = sorted(devices, key=lambda device: (device.process_index, device.id))
+        hosts = _gpu_hosts(by_process)
+        order = {host: k for k, host in enumerate(dict.fromkeys(hosts))}  # by the first process on each
+        return [device for _, device in sorted(zip(hosts, by_process, strict=True), key=lambda pair: order[pair[0]])]
+    return devices
+
+
+def _gpu_hosts(devices: Sequence[jax.Device]) -> list[Any]:
+    """The host of each GPU. JAX numbers hosts, by their boot id, as partitions. Where it sees only one (a rack whose
+    nodes are all joined by NVLink, or a single host), processes with several GPUs stand for hosts."""
+    partitions = [_partition(device) for device in devices]
+    processes = [device.process_index for device in devices]
+    one_each = len(set(processes)) == len(devices)
+    return partitions if len(set(partitions)) > 1 or one_each else processes
+
+
+def _partition(gpu: jax.Device) -> int:
+    # A described GPU has coords = (partition, process in it, GPU in that), and 0 for its slice, whatever it is.
+    return gpu.coords[0] if hasattr(gpu, "coords") else getattr(gpu, "slice_index", 0)
 
 
 def is_cpu(mesh: Mesh) -> bool:
     return mesh.devices.flat[0].platform == "cpu"
+
+
+def is_gpu(mesh: Mesh) -> bool:
+    return mesh.devices.flat[0].platform == "gpu"
 
 
 def batch_sharding(mesh: Mesh, leading: int = 0) -> NamedSharding:

@@ -12,6 +12,7 @@ from rich.console import Console
 from podium.cli.arguments.plan import Plan as PlanCommand
 from podium.cli.arguments.plan_options import PlanOptions
 from podium.errors import UserError
+from podium.mesh import pass_over_compilers
 from podium.plan import decode_rate, page, published, search
 from podium.plan import show as report
 from podium.plan.machines import CHIPS, Pod, parse_pod
@@ -117,4 +118,5 @@ def _numbers(text: str) -> list[int]:
 
 
 def plan(command: PlanCommand) -> dict[str, Any]:
+    pass_over_compilers()
     return run(command.options, command.set, Console(stderr=command.json))
