@@ -162,6 +162,7 @@ def _opencv_crop(size: int) -> Callable[[FileAndBox], np.ndarray]:
     def one(item: FileAndBox) -> np.ndarray:
         jpeg, (x, y, width, height) = item
         whole = cv2.imdecode(jpeg, cv2.IMREAD_COLOR_RGB)
+        assert whole is not None
         return cv2.resize(whole[y : y + height, x : x + width], (size, size), interpolation=cv2.INTER_LINEAR)
 
     return one
