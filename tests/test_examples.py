@@ -30,7 +30,7 @@ def run_example(name):
     public = getattr(podium, name)
     example = doctest.DocTestParser().get_doctest(public.__doc__, {}, name, None, 0)
     assert example.examples, f"{name} has no example"
-    shown = []
+    shown: list[str] = []
     doctest.DocTestRunner(verbose=False).run(example, out=shown.append)
     assert not shown, "".join(shown)
 

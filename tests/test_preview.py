@@ -47,7 +47,7 @@ def test_the_sheet_holds_the_loaders_pixels_with_a_name_below_each(small_data, t
     )
     batch = loader.new_batch()
     loader.fill(batch, 0)
-    strips = {}
+    strips: dict[int, set[bytes]] = {}
     for i, (pixels, strip) in enumerate(tiles(sheet, 40, 16)):
         np.testing.assert_array_equal(pixels, batch["image"][0, i])
         assert strip.min() < 100  # something is written there

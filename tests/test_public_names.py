@@ -17,7 +17,7 @@ def test_every_public_name_is_there_and_no_other():
 
 
 def test_a_star_brings_the_public_names():
-    names = {}
+    names: dict[str, object] = {}
     exec("from podium import *", names)
     assert set(names) - {"__builtins__"} == set(podium.__all__)
 

@@ -6,7 +6,7 @@ import pytest
 
 from podium.bench import accuracy, accuracy_page
 from podium.bench.accuracy import ROWS, Row
-from podium.bench.step import CASES
+from podium.bench.step_case import CASES
 from podium.errors import UserError
 from podium.recipe.reading import load_recipe, to_dict
 
@@ -69,7 +69,8 @@ SMALL = Row(
 @pytest.fixture(scope="module")
 def trained(small_data, tmp_path_factory):
     """The small row, trained once in the place of span-4: (folder of results and runs, what `run` gave and said)."""
-    folder, said = tmp_path_factory.mktemp("accuracy"), []
+    folder = tmp_path_factory.mktemp("accuracy")
+    said: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ROWS, "span-4", SMALL)
         written = accuracy.run(["span-4"], small_data, folder / "results", runs=folder / "runs", say=said.append)

@@ -11,6 +11,8 @@ from podium.plan.hlo import Collective, Program
 from podium.plan.libtpu import Compiled
 from podium.plan.machines import CHIPS, parse_pod
 from podium.plan.operations import GROUPS, Operation, Operations
+from podium.plan.peer import Peer
+from podium.recipe.schema import Recipe
 
 _SUM = Collective("all-reduce", 102_000_000, 32, overlapped_cycles=7)
 _DEAREST = Operation("fusion.1", GROUPS[0], 826_210, 30_000_000, "fusion: a <b>", "bf16[16,112,112,64]")
@@ -53,9 +55,13 @@ def test_every_program_is_compiled_at_every_batch(compiled):
 def test_peers_differ_where_their_sources_do():
     on = parse_pod("v3:4x4")
     sgd, lars = pod.program(pod.SGD, on, 16), pod.program(pod.LARS, on, 16)
+    assert isinstance(sgd, Peer)
+    assert isinstance(lars, Peer)
     assert (sgd.norm_span, sgd.label_smoothing) == (0, 0.0)
     assert (lars.optimizer, lars.norm_span, lars.label_smoothing) == ("lars", 128, 0.1)
-    assert pod.program(pod.PODIUM, on, 16).model.norm_span == 128
+    ours = pod.program(pod.PODIUM, on, 16)
+    assert isinstance(ours, Recipe)
+    assert ours.model.norm_span == 128
 
 
 def test_the_share_of_the_peak_is_that_of_one_core():

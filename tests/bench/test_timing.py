@@ -8,7 +8,15 @@ from podium.errors import UserError
 
 def test_all_are_warmed_up_and_then_take_turns():
     calls = []
-    work = {name: lambda name=name: calls.append(name) or 10 for name in ("a", "b")}
+
+    def work_of(name):
+        def work():
+            calls.append(name)
+            return 10
+
+        return work
+
+    work = {name: work_of(name) for name in ("a", "b")}
     rates = timing.alternate(work, rounds=2)
     assert calls == ["a", "b"] * 3
     assert {name: len(values) for name, values in rates.items()} == {"a": 2, "b": 2}

@@ -29,7 +29,7 @@ def podium(monkeypatch, capsys):
             main()
             code = 0
         except SystemExit as ended:
-            code = ended.code or 0
+            code = int(ended.code or 0)
         out, err = capsys.readouterr()
         return code, out, err
 

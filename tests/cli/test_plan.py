@@ -80,7 +80,12 @@ def test_the_largest_batch_that_fits():
 )
 def test_every_way_of_planning_waits_for_input(options, monkeypatch, capsys):
     measured = []
-    monkeypatch.setattr(decode_rate, "measure", lambda data: measured.append(data) or 1.0)  # image a second, per core
+
+    def measure(data):
+        measured.append(data)
+        return 1.0  # image a second, per core
+
+    monkeypatch.setattr(decode_rate, "measure", measure)
     result = command.run(options, (), Console(width=200))
     plans = result.get("rows", [result])
     assert [plan["limit"] for plan in plans] == ["input"] * len(plans)

@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -42,7 +43,7 @@ def verdicts(findings: list[Finding]) -> dict[str, Finding]:
     return {finding.point: finding for finding in findings}
 
 
-def hosts_with(process: int, **facts: object) -> list[Host]:
+def hosts_with(process: int, **facts: Any) -> list[Host]:
     return [dataclasses.replace(h, **facts) if k == process else h for k, h in enumerate(SEVERAL)]
 
 

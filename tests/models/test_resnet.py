@@ -8,12 +8,19 @@ from flax import nnx
 
 from podium.errors import UserError
 from podium.models import build_model, build_norm, check
-from podium.models.resnet import Layers, space_to_depth
+from podium.models.resnet import Layers, ResNet, space_to_depth
 from podium.recipe.schema import Model
 
 
 def model_settings(name, stem="conv7", span=2):
     return Model(norm_span=span, name=name, stem=stem)
+
+
+def resnet(settings):
+    """A network of ten classes, in float32."""
+    model = build_model(settings, 10, jnp.float32, rngs=nnx.Rngs(0))
+    assert isinstance(model, ResNet)
+    return model
 
 
 @pytest.mark.parametrize(
@@ -32,7 +39,7 @@ def test_the_imagenet_networks_have_the_known_sizes(name, parameters):
 
 
 def test_strides_sit_in_the_three_by_three_and_last_scales_start_at_zero():
-    model = build_model(model_settings("resnet50"), 10, jnp.float32, rngs=nnx.Rngs(0))
+    model = resnet(model_settings("resnet50"))
     first_of_stage_two = model.blocks[3]
     assert [conv.kernel_size[0] for conv in first_of_stage_two.convs] == [1, 3, 1]
     assert [conv.strides for conv in first_of_stage_two.convs] == [1, 2, 1]
@@ -54,7 +61,7 @@ def test_every_stem_gives_fp32_logits(name, stem, size):
 
 
 def test_the_folded_stem_is_a_six_by_six_convolution_of_stride_two():
-    model = build_model(model_settings("resnet8", "fold3"), 10, jnp.float32, rngs=nnx.Rngs(0))
+    model = resnet(model_settings("resnet8", "fold3"))
     kernel = np.asarray(model.first.kernel[...])  # [3, 3, (2, 2, 3), 32]
     unfolded = kernel.reshape(3, 3, 2, 2, 3, 32).transpose(0, 2, 1, 3, 4, 5).reshape(6, 6, 3, 32)
     x = np.random.default_rng(0).normal(size=(2, 12, 12, 3)).astype(np.float32)
@@ -91,7 +98,7 @@ def test_strided_convolutions_are_padded_as_the_recipe_says(padding, kernel, siz
 
 @pytest.mark.parametrize(("padding", "before"), [("symmetric", 1), ("same", 0)])
 def test_the_pool_is_padded_as_the_recipe_says(padding, before):
-    model = build_model(replace(model_settings("resnet8"), padding=padding), 10, jnp.float32, rngs=nnx.Rngs(0))
+    model = resnet(replace(model_settings("resnet8"), padding=padding))
     x = -1 - np.random.default_rng(2).random((1, 8, 8, 2)).astype(np.float32)  # below the 0 of a careless padding
     padded = np.pad(x, ((0, 0), (before, 2), (before, 2), (0, 0)), constant_values=-np.inf)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))[:, ::2, ::2][:, :4, :4]
@@ -101,8 +108,8 @@ def test_the_pool_is_padded_as_the_recipe_says(padding, before):
 @pytest.mark.parametrize("padding", ["symmetric", "same"])
 def test_the_folded_four_by_four_covers_the_seven_by_seven(padding):
     settings = replace(model_settings("resnet8", "space_to_depth"), padding=padding)
-    folded = build_model(settings, 10, jnp.float32, rngs=nnx.Rngs(0))
-    plain = build_model(replace(settings, stem="conv7"), 10, jnp.float32, rngs=nnx.Rngs(0))
+    folded = resnet(settings)
+    plain = resnet(replace(settings, stem="conv7"))
     seven = np.asarray(plain.first.kernel[...])
     # The window of 8 begins one pixel earlier where the padding is symmetric, and ends one later where it is not.
     eight = np.pad(
@@ -116,7 +123,7 @@ def test_the_folded_four_by_four_covers_the_seven_by_seven(padding):
 
 def test_blocks_start_with_the_recipes_last_scale():
     settings = Model(norm_span=2, name="resnet8", stem="conv3", last_scale=0.5)
-    model = build_model(settings, 10, jnp.float32, rngs=nnx.Rngs(0))
+    model = resnet(settings)
     for block in model.blocks:
         assert [float(norm.scale[...].mean()) for norm in block.norms] == [1.0, 0.5]
 

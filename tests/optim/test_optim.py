@@ -1,5 +1,6 @@
 """Rules against NumPy and numbers worked by hand; schedules at their corners."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from podium import optim
 from podium.recipe.reading import from_dict, load_recipe, to_dict
 from podium.recipe.schema import Lars, Sgd
 
-RULES = {
+RULES: dict[str, Sgd | Lars] = {
     "sgd": Sgd("sgd", 0.1, momentum=0.9, nesterov=False, weight_decay=0.01),
     "nesterov": Sgd("sgd", 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
     "lars-tf": Lars("lars", 0.1, variant="tf", momentum=0.9, weight_decay=0.01, trust=0.1),
@@ -38,7 +39,8 @@ def test_a_trajectory_agrees_with_numpy(name):
     params = {"kernel": rng.standard_normal((4, 5)), "bias": rng.standard_normal(5), "zero": np.zeros((3, 3))}
     momenta = {key: np.zeros_like(value) for key, value in params.items()}
     rule, ours = optim.build_rule(RULES[name]), {k: jnp.asarray(v, jnp.float32) for k, v in params.items()}
-    slots, norms = optim.zero_slots(rule, ours), optim.norms(ours)
+    slots = optim.zero_slots(rule, ours)
+    norms: jax.Array | None = optim.norms(ours)
     for step in range(5):
         gradients = {key: rng.standard_normal(value.shape) for key, value in params.items()}
         rate = 0.1 * (step + 1)  # a changing rate tells the LARS variants apart
@@ -46,8 +48,8 @@ def test_a_trajectory_agrees_with_numpy(name):
             k: in_numpy(RULES[name], params[k], momenta[k], gradients[k], rate, params[k].ndim > 1) for k in params
         }
         params, momenta = ({k: v[i] for k, v in theirs.items()} for i in (0, 1))
-        gradients = {k: jnp.asarray(v, jnp.float32) for k, v in gradients.items()}
-        new = optim.update(rule, ours, gradients, slots=slots, rate=jnp.float32(rate), weight_norms=norms)
+        given = {k: jnp.asarray(v, jnp.float32) for k, v in gradients.items()}
+        new = optim.update(rule, ours, given, slots=slots, rate=jnp.float32(rate), weight_norms=norms)
         ours, slots, norms = new.weights, new.slots, new.weight_norms
     for key in params:
         np.testing.assert_allclose(ours[key], params[key], rtol=2e-5, atol=1e-6)
@@ -70,7 +72,8 @@ def test_a_trajectory_agrees_with_numpy(name):
 def test_two_lars_steps_worked_by_hand(name, weights):
     rule = optim.build_rule(RULES[name])
     w, g = [jnp.array([[3.0, 4.0]])], [jnp.array([[0.0, 1.0]])]
-    slots, norms = optim.zero_slots(rule, w), optim.norms(w)
+    slots = optim.zero_slots(rule, w)
+    norms: jax.Array | None = optim.norms(w)
     for _ in range(2):
         new = optim.update(rule, w, g, slots=slots, rate=jnp.float32(0.1), weight_norms=norms)
         w, slots, norms = new.weights, new.slots, new.weight_norms
@@ -79,6 +82,7 @@ def test_two_lars_steps_worked_by_hand(name, weights):
     told = {"gradient_norm": 1.0, "weight_norm": np.linalg.norm(weights)}
     told |= {"trust_ratio_min": 0.472522, "trust_ratio_max": 0.472522}
     assert {key: float(value) for key, value in new.metrics.items()} == pytest.approx(told, rel=1e-5)
+    assert norms is not None
     np.testing.assert_allclose(norms, np.linalg.norm(weights), rtol=1e-6)
 
 

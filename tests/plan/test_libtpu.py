@@ -2,6 +2,7 @@
 
 import pytest
 
+from podium.errors import UserError
 from podium.plan import libtpu as compiling
 from podium.plan.estimate import Origin
 from podium.plan.machines import parse_pod
@@ -56,6 +57,7 @@ def test_a_peers_step_compiles_in_the_same_way(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     peer = Peer(64, 16, blocks=(1,), image_size=32, gradient_sum="bf16")
     facts = compiling.compiled(peer, _POD, lambda stage: None)
+    assert facts is not None
     assert facts.operations is not None
     assert sum(facts.operations.groups.values()) == facts.program.cycles > 10_000
     assert all(cycles > 0 for group, cycles in facts.operations.groups.items() if group != COPIES)
@@ -76,5 +78,5 @@ def test_a_batch_that_does_not_fit_is_planned_and_says_so(tmp_path, monkeypatch)
 
 def test_a_refused_program_is_one_line(monkeypatch):
     monkeypatch.setattr(compiling, "_run_worker", lambda *_, **__: {"failed": "INVALID: no\nmore"})
-    with pytest.raises(compiling.UserError, match=r"refused demo on v3:2x2: INVALID: no$"):
+    with pytest.raises(UserError, match=r"refused demo on v3:2x2: INVALID: no$"):
         compiling.compiled(_RECIPE, _POD, print, fresh=True)

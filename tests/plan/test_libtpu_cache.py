@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from podium.host.paths import cache_directory
 from podium.plan import libtpu as compiling
 from podium.plan.hlo import Collective, Program
 from podium.plan.libtpu_worker import out_of_memory
@@ -66,7 +67,7 @@ def test_the_compilers_complaint_about_memory_is_understood():
 
 def test_an_answer_in_the_cache_needs_no_compiler(monkeypatch):
     monkeypatch.setattr(compiling, "libtpu_version", lambda: "from the cache")
-    file = compiling.cache_directory() / "plan" / f"{compiling.key_of(_RECIPE, _POD)}.json"
+    file = cache_directory() / "plan" / f"{compiling.key_of(_RECIPE, _POD)}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"out_of_memory": {"needed": 20 * 2**30, "limit": 16 * 2**30}}))
     with pytest.raises(compiling.DoesNotFit) as error:
@@ -76,7 +77,7 @@ def test_an_answer_in_the_cache_needs_no_compiler(monkeypatch):
 
 def test_a_fresh_compilation_passes_by_the_cache_and_replaces_what_is_there(monkeypatch):
     monkeypatch.setattr(compiling, "libtpu_version", lambda: "fresh")
-    file = compiling.cache_directory() / "plan" / f"{compiling.key_of(_RECIPE, _POD)}.json"
+    file = cache_directory() / "plan" / f"{compiling.key_of(_RECIPE, _POD)}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"out_of_memory": {"needed": 20 * 2**30, "limit": 16 * 2**30}}))
     result = {
@@ -85,6 +86,7 @@ def test_a_fresh_compilation_passes_by_the_cache_and_replaces_what_is_there(monk
     }  # fmt: skip
     monkeypatch.setattr(compiling, "_run_worker", lambda *_, **__: {"result": result})
     facts = compiling.compiled(_RECIPE, _POD, print, fresh=True)
+    assert facts is not None
     assert (facts.memory_bytes, facts.earlier) == (3, False)
     assert json.loads(file.read_text()) == {"result": result}
     assert compiling.compiled(_RECIPE, _POD, print) == replace(facts, earlier=True)

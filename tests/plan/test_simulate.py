@@ -59,8 +59,8 @@ def test_an_oblong_open_torus_scales_as_a_square_one(shape):
 def test_ways_back_along_both_axes_add_their_own_hops(shape):
     """Where only latency counts, opening both axes costs what opening each of them costs, and no more."""
 
-    def seconds(*wraps: bool) -> float:
-        return simulate(ALGORITHMS["ring"], shape, 1e-3, link=Link(70e9, 1.0), wraps=wraps).seconds
+    def seconds(rows: bool, columns: bool) -> float:
+        return simulate(ALGORITHMS["ring"], shape, 1e-3, link=Link(70e9, 1.0), wraps=(rows, columns)).seconds
 
     closed = seconds(True, True)
     extra = seconds(False, True) - closed, seconds(True, False) - closed

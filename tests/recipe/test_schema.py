@@ -83,7 +83,7 @@ def test_the_papers_recipe_has_the_papers_numbers():
 
 def test_recipes_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        from_dict(SMALL).epochs = 3
+        from_dict(SMALL).epochs = 3  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ EVENTS = [name for name, _ in inspect.getmembers(Listener, inspect.isfunction)]
 
 
 def test_each_event_is_passed_on_to_all_in_order():
-    heard = []
+    heard: list[tuple[str, ...]] = []
     both = Broadcast(Noting("first", heard), Noting("second", heard))
     assert len(EVENTS) == 8
     for event in EVENTS:

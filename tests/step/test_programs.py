@@ -208,7 +208,7 @@ def test_a_resnet_has_the_same_losses_on_one_chip_and_on_four():
         step = programs(r, rows, cols, own=False)
         _, metrics = step.train(step.init(), next(batches(step, steps=1)))
         losses.append(np.asarray(metrics["loss"]))
-    np.testing.assert_allclose(*losses, rtol=1e-5)
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
 
 
 def test_several_steps_per_dispatch_are_the_same_steps(on_one_chip):
@@ -285,13 +285,14 @@ def test_cross_entropy_with_smoothing_against_numpy():
     logits, label = np.random.default_rng(0).standard_normal((4, CLASSES)).astype(np.float32), np.array([0, 1, 4, 2])
     target = 0.9 * np.eye(CLASSES)[label] + 0.1 / CLASSES
     log_p = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-    np.testing.assert_allclose(cross_entropy(logits, label, 0.1), -(target * log_p).sum(1), rtol=1e-5)
+    smoothed = cross_entropy(jnp.asarray(logits), jnp.asarray(label), 0.1)
+    np.testing.assert_allclose(smoothed, -(target * log_p).sum(1), rtol=1e-5)
 
 
 def test_colour_factors_of_one_change_nothing():
     image = np.random.default_rng(0).integers(0, 256, (3, 4, 4, 3), dtype=np.uint8)
-    plain = normalise_pixels(image, Data())
-    np.testing.assert_allclose(normalise_pixels(image, Data(), jnp.ones((3, 3))), plain, atol=1e-5)
+    plain = normalise_pixels(jnp.asarray(image), Data())
+    np.testing.assert_allclose(normalise_pixels(jnp.asarray(image), Data(), jnp.ones((3, 3))), plain, atol=1e-5)
     np.testing.assert_allclose(plain, (image / 255 - np.array(Data().mean)) / np.array(Data().std), atol=1e-5)
 
 
@@ -308,7 +309,7 @@ def test_the_shapes_of_weights_are_those_that_a_step_trains(own):
     network = tiny_network(recipe) if own else None
     trained = jax.eval_shape(build_step(recipe, mesh, network).init).params
     told = parameter_shapes(recipe, mesh, network)
-    assert jax.tree.structure(told) == jax.tree.structure(trained)
+    assert str(jax.tree.structure(told)) == str(jax.tree.structure(trained))
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(told)] == [(x.shape, x.dtype) for x in jax.tree.leaves(trained)]
 
 

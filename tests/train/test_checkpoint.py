@@ -101,9 +101,10 @@ def test_damage_to_any_file_is_named_or_harmless(saved, tmp_path, break_file):
             (run / file).write_bytes(content[:middle])
         elif content:
             (run / file).write_bytes(content[:middle] + bytes([content[middle] ^ 4]) + content[middle + 1 :])
-        said = []
+        said: list[str] = []
         with Checkpoints(run) as checkpoints:
             step = checkpoints.newest_good(said.append)
+            assert step is not None
             if said:
                 assert "checkpoints/2 is damaged" in said[0]
                 named += 1

@@ -1,6 +1,8 @@
 """An evaluation counts every image once, and has no more than two batches under way: with all of them sent at once,
 sixteen simulated chips came to a stop in a collective. Its figures are those that NumPy gets from the predictions."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -23,7 +25,8 @@ def test_every_image_is_counted_and_two_batches_are_under_way(small_data):
     recipe = recipe.for_data(3, 96, len(validation))
     shape, devices = find_devices("2x2")
     step = build_step(recipe, build_mesh(lay_out(shape, 4, 4), devices))
-    given, finished = [], []
+    given: list[Any] = []
+    finished: list[object] = []
 
     def program(state, totals, batch):
         finished.append(all(before["images"].is_ready() for before in given[:-1]))
@@ -74,7 +77,7 @@ def test_loss_and_accuracies_are_means_over_the_images_without_smoothing_or_padd
 
 def test_what_comes_between_batches_may_end_the_evaluation(linear):
     images, recipe, step, state = linear
-    seen = []
+    seen: list[object] = []
 
     def between_batches():
         seen.append(len(seen))

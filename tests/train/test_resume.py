@@ -130,7 +130,8 @@ def test_an_evaluation_that_is_not_made_again_stays(small_data, tmp_path):
 
 
 def test_momenta_are_taken_over_only_by_the_optimizer_that_made_them(small_data, tmp_path):
-    run, notes = crashed(small_data, tmp_path / "run", 10), []
+    run = crashed(small_data, tmp_path / "run", 10)
+    notes: list[str] = []
     sgd = small_recipe().for_data(3, 96, 22)
     lars = dataclasses.replace(sgd, optimizer=Lars("lars", learning_rate=1.0))
     mesh = build_mesh(lay_out(Shape(1, 2), 16, 8), jax.devices()[:2])
@@ -222,7 +223,7 @@ def test_the_lock_of_another_host_is_waited_for_and_then_named(tmp_path):
         fcntl.flock(theirs, fcntl.LOCK_EX)
         theirs.write("process 7 on elsewhere")
         theirs.flush()
-        said = []
+        said: list[str] = []
         named = pytest.raises(UserError, match=r"process 7 on elsewhere; .* gone for good, remove .*/lock")
         with named, run_directory.hold(tmp_path, said.append, patience=0):
             pass

@@ -50,7 +50,8 @@ def test_no_data_means_the_demos_made_once_with_progress(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(demo, "TRAIN", demo.TRAIN[:6])
     monkeypatch.setattr(demo, "VALIDATION", demo.VALIDATION[:2])
-    said, seen = [], []
+    seen = []
+    said: list[str] = []
     made = locate(None, say=said.append, progress=lambda *given: seen.append(given))
     assert said == [f"making the demo images in {made}, once"]
     assert seen == [("demo images", done, 8) for done in range(1, 9)]

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,12 @@ PACE = Pace(dispatch_seconds=10.0, write_seconds=3.0, evaluation_seconds=500.0)
 
 
 def reserve(pace=PACE, **changed):
-    given = {"done": 8, "evaluations": {12, 24}, "steps_per_dispatch": 1, "vote_dispatches": 0} | changed
+    given: dict[str, Any] = {
+        "done": 8,
+        "evaluations": {12, 24},
+        "steps_per_dispatch": 1,
+        "vote_dispatches": 0,
+    } | changed
     return reserve_seconds(pace, **given)
 
 
@@ -79,6 +85,7 @@ def test_a_run_of_steady_pace_keeps_its_time_limit_wherever_that_falls(dispatch,
 
 def test_a_stop_comes_no_earlier_than_it_must():
     end = ended_at(Pace(dispatch_seconds=1.0, write_seconds=2.0), votes=0, limit=30.0)
+    assert end is not None
     assert 30.0 - 3.0 <= end <= 30.0  # a write less, and the dispatch after which it would have asked again
 
 

@@ -59,7 +59,7 @@ def test_patience_starts_again_with_each_move(tmp_path):
     for step in range(5):
         watchdog.moved(f"training, step {step}")
         assert looks(watchdog, 3) == [None] * 3
-    assert "step 4" in watchdog.look()
+    assert "step 4" in str(watchdog.look())
 
 
 @pytest.mark.parametrize(("stall_minutes", "look_seconds", "patience_looks"), [(1.0, 1.0, 60), (1.0, 0.5, 120)])
@@ -67,7 +67,7 @@ def test_patience_is_a_time_however_often_one_looks(tmp_path, stall_minutes, loo
     watchdog = Watchdog(tmp_path, stall_minutes, look_seconds=look_seconds)
     watchdog.moved("training, step 1")
     assert looks(watchdog, patience_looks) == [None] * patience_looks
-    assert "nothing moved for 60 s" in watchdog.look()
+    assert "nothing moved for 60 s" in str(watchdog.look())
 
 
 def posted(beats):
@@ -75,7 +75,7 @@ def posted(beats):
 
 
 def test_a_process_that_posts_no_longer_is_lost_after_ten_looks_and_one_that_does_is_not():
-    signs = {}
+    signs: dict[int, Sign] = {}
     for look in range(11):
         assert lost(signs, look_seconds=1.0) is None
         signs = heard(signs, posted({0: look, 1: 0}))

@@ -2,6 +2,7 @@
 
 import io
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,6 +138,7 @@ def test_wrong_arrays_never_reach_the_library(
 
 def test_pixels_that_are_not_rgb_rows_are_refused() -> None:
     out = np.empty((1, 8, 8, 3), np.uint8)
-    for image in (SCENE[:, ::2], SCENE[..., 0], SCENE.astype(np.float32)):
+    images: list[Any] = [SCENE[:, ::2], SCENE[..., 0], SCENE.astype(np.float32)]
+    for image in images:
         with pytest.raises(ValueError, match="image 0"):
             decode.resize_batch([image], np.array([(0, 0, 4, 4)]), np.zeros(1), out=out, threads=1)

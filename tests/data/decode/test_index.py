@@ -2,6 +2,8 @@
 said to be stale and not used; building one says what is wrong with a file.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -38,10 +40,11 @@ def test_pillow_has_no_index_but_checks_the_file(monkeypatch: pytest.MonkeyPatch
 
 def test_indexes_that_do_not_fit_the_batch_are_refused() -> None:
     out = np.empty((1, 8, 8, 3), np.uint8)
-    work = {"boxes": np.array([BOX]), "flips": np.zeros(1), "out": out, "threads": 1}
+    work: dict[str, Any] = {"boxes": np.array([BOX]), "flips": np.zeros(1), "out": out, "threads": 1}
     with pytest.raises(ValueError, match="2 indexes for 1 images"):
         decode.decode_batch([IMAGE], **work, indexes=[None, None])
-    for stale in (np.zeros(2, np.bool_), np.zeros(1, np.uint8)):
+    unfit: list[Any] = [np.zeros(2, np.bool_), np.zeros(1, np.uint8)]
+    for stale in unfit:
         with pytest.raises(ValueError, match="stale"):
             decode.decode_batch([IMAGE], **work, stale=stale)
     with pytest.raises(ValueError, match="addresses"):
@@ -124,7 +127,7 @@ if not native.missing:
             changed = IMAGE[:at] + bytes([IMAGE[at] ^ 1]) + IMAGE[at + 1 :]
             out = np.empty((2, 32, 32, 3), np.uint8)
             stale = np.zeros(2, np.bool_)
-            work = {"boxes": np.array([BOX] * 2), "flips": np.zeros(2), "out": out, "threads": 1}
+            work: dict[str, Any] = {"boxes": np.array([BOX] * 2), "flips": np.zeros(2), "out": out, "threads": 1}
             statuses = decode.decode_batch([changed] * 2, **work, indexes=[index, None], stale=stale)
             assert statuses[0] == statuses[1]
             assert stale.tolist() == [True, False]

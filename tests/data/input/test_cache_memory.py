@@ -75,7 +75,10 @@ def test_what_a_device_still_computes_with_is_not_overwritten(small_data):
     with Feed(loader, range(steps), sharding, batch_global=16) as feed:
         sums = [slow_sum(batch["image"]) for batch in feed]
     for step, got in enumerate(sums):
-        fresh = {"image": np.empty((1, 16, 24, 24, 3), np.uint8), "label": np.empty((1, 16), np.int32)}
+        fresh: dict[str, np.ndarray] = {
+            "image": np.empty((1, 16, 24, 24, 3), np.uint8),
+            "label": np.empty((1, 16), np.int32),
+        }
         loader.fill(fresh, step)
         np.testing.assert_array_equal(got, fresh["image"].sum((0, 2, 3, 4), dtype=np.int32))
     held = sum(map(len, loader._memory._free.values()))

@@ -194,6 +194,11 @@ def test_the_cache_keeps_what_it_was_asked_for(small_data):
     assert all(cache._pixels[i].shape[:2] == tuple(images.sizes[i][::-1]) for i in range(5))
 
 
+def read_to_the_end(loader):
+    assert loader._reader is not None
+    loader._reader.join()
+
+
 @pytest.mark.parametrize("level", ["bytes", "pixels"])
 def test_reading_ahead_takes_the_share_of_this_host_and_no_more(small_data, level):
     images = ImageSet.open(small_data, "train")
@@ -201,7 +206,7 @@ def test_reading_ahead_takes_the_share_of_this_host_and_no_more(small_data, leve
     rows = np.arange(8)  # the first half of a batch of 16: the share of the first of two hosts
     loader = TrainLoader(images, r, rows)
     loader.read_ahead(first_step=0)
-    loader._reader.join()
+    read_to_the_end(loader)
     assert loader.cache.kept() == set(range(len(images) // 2))
     loader.close()
 
@@ -211,7 +216,7 @@ def test_closing_ends_the_reading_ahead(small_data):
     loader = TrainLoader(images, small_recipe(cache="pixels"), np.arange(16))
     loader.close()
     loader.read_ahead(first_step=0)
-    loader._reader.join()
+    read_to_the_end(loader)
     assert not loader.cache.kept()
 
 

@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 
 from podium.data.prepare import demo
 from podium.data.prepare.demo.figures import FIGURES
 from podium.errors import UserError
 
 
-def _open(jpeg: bytes) -> Image.Image:
+def _open(jpeg: bytes) -> JpegImageFile:
     image = Image.open(io.BytesIO(jpeg))
+    assert isinstance(image, JpegImageFile)
     image.load()
     return image
 
@@ -43,7 +45,6 @@ def test_an_image_is_a_pure_function_of_seed_and_index(seed: int, index: int) ->
 
 def test_every_jpeg_is_of_photographic_size_and_decodes_whole() -> None:
     images = [_open(jpeg) for jpeg, _ in _sample()]
-    assert {image.format for image in images} == {"JPEG"}
     assert min(min(image.size) for image in images) >= 200
     assert max(max(image.size) for image in images) <= 500
     aspects = [image.width / image.height for image in images]
@@ -120,7 +121,7 @@ def test_a_reader_that_stops_early_leaves_no_process_behind() -> None:
     photos = demo.images(0, range(100))
     next(photos)
     assert multiprocessing.active_children()
-    photos.close()
+    photos.close()  # type: ignore[attr-defined]  # a generator, for this test alone
     assert not multiprocessing.active_children()
 
 

@@ -1,5 +1,7 @@
 """Many images cost as much each as few do: counted in bytes that Arrow allocates, not in seconds."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -53,7 +55,7 @@ def test_listing_a_shard_costs_its_rows_whatever_the_archives(count):
     transfer = Transfer.__new__(Transfer)
     transfer._rows = rows.append_column("label", pa.array(labels))
     shard = tasks[0].rows[:1000]
-    listed = []
+    listed: list[Any] = []
     held = allocated(lambda: listed.extend(transfer._listed(shard)))
     names = [row["name"] for row in listed]
     assert names == rows["name"].take(shard).to_pylist()

@@ -12,6 +12,7 @@ import tarfile
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -254,7 +255,7 @@ def test_a_split_folder_alone_in_a_tar_is_no_class(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tars", [False, True])
 @pytest.mark.parametrize("options", [{"validation": "val*"}, {"train": "train*", "validation": "val*"}])
-def test_splits_given_by_hand_agree_with_the_names(tmp_path: Path, tars: bool, options: dict[str, str]) -> None:
+def test_splits_given_by_hand_agree_with_the_names(tmp_path: Path, tars: bool, options: dict[str, Any]) -> None:
     files = folder_files() | {f"test/{name}": image for name, image in _many(3).items()}
     if tars:
         parts = {top: {n: c for n, c in files.items() if n.startswith(top)} for top in ("train", "val", "test")}
@@ -470,7 +471,8 @@ def test_a_terminal_that_is_gone_is_not_taken_for_a_disk(tmp_path: Path) -> None
 
 
 def test_two_at_once_prepare_once(tmp_path: Path) -> None:
-    source, reports, said = _folder(tmp_path / "in", _many(300)), [], []
+    source, reports = _folder(tmp_path / "in", _many(300)), []
+    said: list[str] = []
 
     def work() -> None:
         reports.append(prepare(source, tmp_path / "out", say=said.append))
