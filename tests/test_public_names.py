@@ -32,3 +32,10 @@ def test_the_command_line_answers_without_loading_jax():
     heavy = "{'jax', 'numpy', 'pyarrow', 'rich'}"
     code = f"import sys, podium, podium.cli.main; sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_preparing_loads_no_jax():
+    # It would take longer to load than a thousand images to prepare.
+    code = "import sys, podium.cli.prepare; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from podium.cli.arguments.prepare import Prepare
 from podium.data import prepare as preparation
-from podium.preview import preview
 from podium.recipe.reading import load_recipe
 from podium.report.terminal import Terminal
 
@@ -18,6 +17,8 @@ def prepare(command: Prepare) -> dict[str, Any]:
     console = Console(stderr=command.json, markup=False)
     report = show_preparation(command, console)
     if command.preview:
+        from podium.preview import preview  # brings JAX: 0.6 s to load, and nothing else here needs it
+
         preview(Path(command.out), load_recipe(command.recipe), command.preview)
         console.print(f"a batch as the network sees it: {command.preview}", highlight=False, soft_wrap=True)
     return asdict(report)

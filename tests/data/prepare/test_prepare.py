@@ -516,7 +516,7 @@ def _kill_halfway(source: Path, out: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "tar.gz"])
 def test_a_killed_preparation_resumes(tmp_path: Path, kind: str) -> None:
-    images = _many(5500)
+    images = _many(700)
     if kind == "folder":
         source = _folder(tmp_path / "in", images)
     else:
@@ -547,7 +547,7 @@ def test_a_killed_preparation_resumes(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.slow
 def test_a_shard_that_was_lost_meanwhile_is_written_again(tmp_path: Path) -> None:
-    source, out = _folder(tmp_path / "in", _many(5500)), tmp_path / "out"
+    source, out = _folder(tmp_path / "in", _many(700)), tmp_path / "out"
     _kill_halfway(source, out)
     lost, short = sorted(out.glob("*.arrow"))[:2]
     lost.unlink()
@@ -599,7 +599,7 @@ def _stop_halfway(stage: str, done: int, total: int) -> None:
 
 
 def _archives() -> dict[str, bytes]:
-    images = _many(3000)
+    images = _many(300)
     rows = [Made("train", CLASSES.index(name[:3]), name, image) for name, image in images.items()]
     tar, tar_gz = (tar_bytes(images, mode) for mode in ("w", "w:gz"))
     return {"photos.tar": tar, "photos.tar.gz": tar_gz, "photos.parquet": parquet_bytes(rows)}
@@ -618,7 +618,7 @@ def test_a_stopped_preparation_resumes_from_elsewhere(
     (tmp_path / "out").rename(tmp_path / out)
     monkeypatch.chdir("/")
     report = prepare(tmp_path / "in" / name, tmp_path / out)
-    assert (report.images, report.shards_resumed, report.left_out) == ({"train": 3000}, 1, ())
+    assert (report.images, report.shards_resumed, report.left_out) == ({"train": 300}, 1, ())
     verify(tmp_path / out)
 
 
@@ -635,7 +635,7 @@ def test_an_archive_that_is_gone_meanwhile_ends_the_run_instead_of_losing_images
         prepare(source, tmp_path / "out", PrepareOptions(workers=1), progress=meddle)
     if gone == source:
         (tmp_path / "gone").rename(source)
-    assert prepare(source, tmp_path / "out").images == {"train": 3000}
+    assert prepare(source, tmp_path / "out").images == {"train": 300}
 
 
 # For `podium train --data` and the command line

@@ -38,7 +38,7 @@ _SCHEMA = pa.schema(
 _SCHEMA_1 = _SCHEMA.remove(_SCHEMA.get_field_index("index"))
 _SHARD_BYTES = 256 * 2**20
 _SHARDS_LEAST = 8  # a small set still keeps several cores at work …
-_SHARD_IMAGES_LEAST = 1000  # … unless it is tiny
+_SHARD_IMAGES_LEAST = 125  # … unless it is tiny
 _BATCH_BYTES = 32 * 2**20  # of images per record batch: what a writer holds in memory
 
 
