@@ -50,9 +50,7 @@ def from_run(table: dict[str, Any]) -> Recipe:
     model = table.get("model", {})
     if model.get("stem") != "patches":  # whose layers have no stride, so that any padding is the same
         table = {**table, "model": {"padding": "same", **model}}
-    if (table.get("batch_global", 1) - 1) & table.get("batch_global", 1):  # else both orders are the same
-        table = {**table, "data": {"order": "v1", **table.get("data", {})}}
-    return from_dict(table)
+    return from_dict({**table, "data": {"order": "v1", **table.get("data", {})}})
 
 
 def to_dict(recipe: Recipe) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class Data:
     std: Annotated[tuple[float, ...], rgb, above(0), "Pixels are then divided by this."] = (0.229, 0.224, 0.225)
     order: Annotated[
         Literal["v1", "v2"],
-        "How the order of images follows from the batch size. v1 is that of 0.1.0. They differ if the batch is no "
-        "power of two, and with v2 a host then reads less.",
+        "How the order of images follows from the seed and the batch size. v1 is that of 0.1.0, whose runs keep it: "
+        "where a host has few images its shuffle is poor, and if the batch is no power of two a host reads more.",
     ] = "v2"
     cache: Annotated[
         Literal["auto", "pixels", "bytes", "none"],

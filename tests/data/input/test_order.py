@@ -91,7 +91,19 @@ def test_the_order_of_0_1_0_stays(batch, shards):
     assert order.virtual_shards == min(shards, 64)
 
 
-def test_both_orders_are_one_where_the_batch_is_a_power_of_two():
-    old, new = (Order(1000, 64, 3, version=version) for version in ("v1", "v2"))
-    for step in (0, 5, 99):
-        np.testing.assert_array_equal(old.batch(step)[0], new.batch(step)[0])
+def test_a_run_of_0_1_0_sees_the_images_that_it_would_have_seen():
+    """Samples of 0.1.0 itself."""
+    assert Order(77, 24, 1, version="v1").batch(2)[0].tolist() == [
+        *(0, 3, 7, 18, 15, 9, 25, 23, 20, 33, 34, 32, 39, 40, 45, 53, 49, 54, 62, 61, 66, 67, 68, 69)
+    ]
+    assert Order(1000, 64, 3, version="v1").batch(5)[0][:8].tolist() == [11, 26, 39, 58, 70, 91, 96, 110]
+
+
+def test_the_shuffle_of_share_i_says_nothing_of_the_crop_of_image_i():
+    """Of 0.1.0, one number decided both."""
+    old, new = (Order(100, 1, 5, version=version) for version in ("v1", "v2"))
+    crop_key = np.broadcast_to(counter_rng.key(5, 0, 0), 100)
+    index, size = np.arange(100), np.full(100, 100)
+    drawn = [np.array([order.batch(step)[0][0] for step in range(100)]) for order in (old, new)]
+    np.testing.assert_array_equal(drawn[0], counter_rng.permute(index, size, crop_key, version="v1"))
+    assert (drawn[1] != counter_rng.permute(index, size, crop_key)).mean() > 0.9

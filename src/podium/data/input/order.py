@@ -21,6 +21,7 @@ from podium.data.input import counter_rng
 from podium.data.input.share import Share, join, runs
 
 MAX_VIRTUAL_SHARDS = 1024  # more hosts than this would share a share
+_SHUFFLE = 1  # among the keys of one seed
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,10 @@ class Order:
         first = self._border(shard, epoch)
         size = self._border(shard + 1, epoch) - first
         index = draw - self._given(shard, epoch)
-        return first + counter_rng.permute(index, size, counter_rng.key(self.seed, epoch, shard)), epoch
+        # Of v1, the shuffle of share i had the very key of the crop of image i.
+        tag = () if self.version == "v1" else (_SHUFFLE,)
+        keys = counter_rng.key(self.seed, epoch, shard, *tag)
+        return first + counter_rng.permute(index, size, keys, version=self.version), epoch
 
     def share(self, rows: np.ndarray) -> Share:
         """The stored images that the places `rows` may ever draw, borders' movement included."""
