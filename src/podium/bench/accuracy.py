@@ -119,7 +119,7 @@ def train_command(name: str) -> list[str]:
 
 
 def is_of(name: str, result: dict[str, Any]) -> bool:
-    """Whether a result is of the row as it is now. Its order of images may be of another version: as of another seed."""
+    """Whether a result is of the row as it is now. The version of its order of images is one more seed."""
     then, now = from_run(result["recipe"]), load_recipe("cifar10", ROWS[name].changes)
     return replace(then, data=replace(then.data, order=now.data.order)) == now
 

@@ -21,7 +21,8 @@ def test_beyond_the_image_is_numpys_reflection(x: int, y: int, width: int, heigh
     for backend in BACKENDS:
         out = np.empty((1, 32, 32, 3), np.uint8)
         crops = Crops(np.array([(x, y, 32, 32)], np.int32), np.array([flip], np.uint8), out, 1)
-        assert decode._DECODERS[backend].resize_batch([pixels], crops).tolist() == [Status.OK]
+        buffers, sizes = decode.Buffers.of([pixels.reshape(-1)]), np.array([(width, height)], np.int32)
+        assert decode._DECODERS[backend].resize_batch(buffers, sizes, crops).tolist() == [Status.OK]
         np.testing.assert_array_equal(out[0], expected[:, ::-1] if flip else expected)
 
 

@@ -142,3 +142,23 @@ def test_pixels_that_are_not_rgb_rows_are_refused() -> None:
     for image in images:
         with pytest.raises(ValueError, match="image 0"):
             decode.resize_batch([image], np.array([(0, 0, 4, 4)]), np.zeros(1), out=out, threads=1)
+
+
+@pytest.mark.parametrize("sizes", [None, np.array([(1, 1, 1)]), np.array([(3, 5)]), np.array([(-4, -4)])])
+def test_sizes_that_are_not_those_of_the_pixels_never_reach_the_library(sizes: NDArray[np.int64] | None) -> None:
+    pixels, out = np.zeros(4 * 4 * 3, np.uint8), np.empty((1, 8, 8, 3), np.uint8)
+    with pytest.raises(ValueError):
+        decode.resize_batch(
+            decode.Buffers.of([pixels]), np.array([(0, 0, 4, 4)]), np.zeros(1), out=out, threads=1, sizes=sizes
+        )
+
+
+def test_an_image_without_pixels_has_a_status(either: ModuleType) -> None:
+    pixels, out = np.full(4 * 4 * 3, 7, np.uint8), np.ones((2, 8, 8, 3), np.uint8)
+    boxes, sizes = np.array([(0, 0, 4, 4)] * 2), np.array([(4, 4), (0, 0)])
+    statuses = either.resize_batch(
+        decode.Buffers.of([pixels, None]), boxes, np.zeros(2), out=out, threads=1, sizes=sizes
+    )
+    assert statuses.tolist() == [Status.OK, Status.BAD_BOX]
+    assert (out[0] == 7).all()
+    assert not out[1].any()

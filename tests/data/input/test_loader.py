@@ -191,7 +191,20 @@ def test_the_cache_keeps_what_it_was_asked_for(small_data):
     cache = Cache(images, "pixels", threads=2)
     cache.read_ahead(np.arange(5))
     assert cache.kept() == {0, 1, 2, 3, 4}
-    assert all(cache._pixels[i].shape[:2] == tuple(images.sizes[i][::-1]) for i in range(5))
+    assert cache._pixels.buffers(np.arange(5), None).sizes.tolist() == (images.sizes[:5].prod(axis=1) * 3).tolist()
+
+
+def test_an_image_of_another_size_than_stored_is_decoded_from_its_file(small_data):
+    images = ImageSet.open(small_data, "train")
+    truth = Cache(images, "none", threads=1)
+    images.sizes = images.sizes.copy()
+    images.sizes[1] += 8
+    cache, samples, boxes = Cache(images, "pixels", threads=1), np.arange(3), np.array([(0, 0, 16, 16)] * 3)
+    out, expected = np.empty((2, 3, 8, 8, 3), np.uint8)
+    assert not cache.decode(samples, boxes, np.zeros(3), out=out).any()
+    assert cache.kept() == {0, 2}
+    truth.decode(samples, boxes, np.zeros(3), out=expected)
+    np.testing.assert_array_equal(out, expected)
 
 
 def read_to_the_end(loader):

@@ -120,14 +120,29 @@ def decode_batch(
 
 
 def resize_batch(
-    images: Sequence[Uint8], boxes: NDArray[Any], flips: NDArray[Any], *, out: Uint8, threads: int
+    images: Sequence[Uint8] | Buffers,
+    boxes: NDArray[Any],
+    flips: NDArray[Any],
+    *,
+    out: Uint8,
+    threads: int,
+    sizes: NDArray[Any] | None = None,
 ) -> Int32:
-    """As `decode_batch`, from what `decode_pixels` gave: the same bits as from the file."""
+    """As `decode_batch`, from what `decode_pixels` gave: the same bits as from the file. Buffers need `sizes`
+    [n, 2], the width and height of each; an image of none has the status BAD_BOX.
+    """
     crops = _checked(len(images), boxes, flips, out=out, threads=threads)
-    for i, image in enumerate(images):
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.flags.c_contiguous:
-            raise ValueError(f"image {i} is {image.dtype}{list(image.shape)}; needs packed uint8 [h, w, 3]")
-    return _decoder().resize_batch(images, crops)
+    if not isinstance(images, Buffers):
+        for i, image in enumerate(images):
+            if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.flags.c_contiguous:
+                raise ValueError(f"image {i} is {image.dtype}{list(image.shape)}; needs packed uint8 [h, w, 3]")
+        sizes = np.array([image.shape[1::-1] for image in images], np.int32).reshape(-1, 2)
+        images = Buffers.of([image.reshape(-1) for image in images])
+    if sizes is None or sizes.shape != (len(images), 2) or (sizes < 0).any():
+        raise ValueError(f"sizes are {sizes if sizes is None else list(sizes.shape)}; need [{len(images)}, 2]")
+    if (sizes.astype(np.uintp).prod(axis=1) * 3 != images.sizes).any():
+        raise ValueError("images have more or fewer bytes than width × height × 3")
+    return _decoder().resize_batch(images, np.ascontiguousarray(sizes, np.int32), crops)
 
 
 def _checked(count: int, boxes: NDArray[Any], flips: NDArray[Any], *, out: Uint8, threads: int) -> Crops:

@@ -4,7 +4,7 @@ library keeps none.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +104,8 @@ class NativeDecoder:
             batch.stale = address(stale)
         return self._run(library.podium_decode_batch, batch, crops)
 
-    def resize_batch(self, images: Sequence[Uint8], crops: Crops) -> Int32:
-        sizes_wh = np.array([(image.shape[1], image.shape[0]) for image in images], np.int32)
-        addresses = np.array([address(image) for image in images], np.uintp)
-        batch = _Batch(images=address(addresses), sizes_wh=address(sizes_wh))
+    def resize_batch(self, images: Buffers, sizes_wh: Int32, crops: Crops) -> Int32:
+        batch = _Batch(images=address(images.addresses), sizes_wh=address(sizes_wh))
         return self._run(library.podium_resize_batch, batch, crops)
 
     def _run(self, call: Callable[[Any], None], batch: _Batch, crops: Crops) -> Int32:

@@ -5,7 +5,7 @@ rounding. Threads help: Pillow releases the GIL.
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -48,10 +48,13 @@ def decode_batch(images: Buffers, crops: Crops, indexes: Buffers | None, *, stal
     return _fill(pixels, crops)
 
 
-def resize_batch(images: Sequence[Uint8], crops: Crops) -> Int32:
+def resize_batch(images: Buffers, sizes_wh: Int32, crops: Crops) -> Int32:
+    views = images.views()
+
     def pixels(i: int) -> Uint8:
-        _check_box(crops.boxes[i], images[i].shape[1], images[i].shape[0])
-        return images[i]
+        width, height = sizes_wh[i].tolist()
+        _check_box(crops.boxes[i], width, height)
+        return views[i].reshape(height, width, 3)
 
     return _fill(pixels, crops)
 

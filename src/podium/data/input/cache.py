@@ -17,7 +17,6 @@ from podium.data.input.byte_store import ByteStore
 from podium.data.input.share import Share
 from podium.host.memory import free_memory_bytes
 
-_BLACK = np.zeros((1, 1, 3), np.uint8)
 Level = Literal["pixels", "bytes", "none"]
 
 
@@ -67,8 +66,7 @@ class Cache:
         self.level = level
         self.threads = threads
         self._seek = seek
-        self._pixels: dict[int, np.ndarray] = {}
-        self._files, self._indexes = ByteStore(len(images)), ByteStore(len(images))
+        self._pixels, self._files, self._indexes = (ByteStore(len(images)) for _ in range(3))
         decode.backend()  # chosen now: a mistake in the choice is told to the caller, not by a thread that reads ahead
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="podium-cache")
 
@@ -77,9 +75,11 @@ class Cache:
         self.read_ahead(samples)
         if self.level != "pixels":
             return self._from_files(samples, boxes, flips, out=out)
-        kept = [self._pixels.get(sample, _BLACK) for sample in samples.tolist()]
-        statuses = decode.resize_batch(kept, boxes, flips, out=out, threads=self.threads)
-        for row in (i for i, pixels in enumerate(kept) if pixels is _BLACK):  # broken: the decoder says how
+        kept = self._pixels.buffers(samples, None)
+        broken = kept.sizes == 0
+        sizes = np.where(broken[:, None], 0, self.images.sizes[samples])
+        statuses = decode.resize_batch(kept, boxes, flips, out=out, threads=self.threads, sizes=sizes)
+        for row in np.flatnonzero(broken):  # the decoder says how
             one = slice(row, row + 1)
             statuses[one] = self._from_files(samples[one], boxes[one], flips[one], out=out[one])
         return statuses
@@ -88,10 +88,9 @@ class Cache:
         """Takes what is missing of `samples` into the cache. Broken images are left to `decode`, which names them."""
         if self.level == "none":
             return
-        if self.level == "bytes":
-            missing, keep = samples[~self._files.has(samples)].tolist(), self._keep_file
-        else:
-            missing, keep = [s for s in samples.tolist() if s not in self._pixels], self._keep_pixels
+        files = self.level == "bytes"
+        store, keep = (self._files, self._keep_file) if files else (self._pixels, self._keep_pixels)
+        missing = samples[~store.has(samples)].tolist()
         if missing:
             list(self._pool.map(keep, missing))
 
@@ -131,4 +130,6 @@ class Cache:
 
     def _keep_pixels(self, sample: int) -> None:
         with contextlib.suppress(decode.DecodeError):
-            self._pixels[sample] = decode.decode_pixels(self.images.image(sample))
+            pixels = decode.decode_pixels(self.images.image(sample))
+            if pixels.shape[1::-1] == tuple(self.images.sizes[sample]):
+                self._pixels.put(sample, pixels.reshape(-1))
