@@ -155,6 +155,10 @@ def is_gpu(mesh: Mesh) -> bool:
     return mesh.devices.flat[0].platform == "gpu"
 
 
+def is_tpu(mesh: Mesh) -> bool:
+    return mesh.devices.flat[0].platform == "tpu"
+
+
 def batch_sharding(mesh: Mesh, leading: int = 0) -> NamedSharding:
     """Examples over all chips; `leading` dimensions before them (the steps of a dispatch) are not split."""
     return NamedSharding(mesh, PartitionSpec(*(None,) * leading, AXES))

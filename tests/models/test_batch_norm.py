@@ -112,6 +112,16 @@ def test_unequal_counts_weigh_by_examples(span):
     agree(run(x, dy, span, 2, 4, mask), reference(x, dy, span, mask))
 
 
+@pytest.mark.parametrize("span", SPANS)
+def test_columns_side_by_side_share_their_channels_statistics(span):
+    x, dy = examples(mean=20.0, seed=10)
+    mask = np.ones(BATCH, np.float32)
+    mask[[0, 5, 17]] = 0 if span > 1 else 1
+    columns, dcolumns = (a.reshape(BATCH, 2, 1, 3 * CHANNELS) for a in (x, dy))
+    y, dx, *others = run(columns, dcolumns, span, 2, 4, mask)
+    agree((y.reshape(x.shape), dx.reshape(x.shape), *others), reference(x, dy, span, mask), atol=5e-5)
+
+
 @pytest.mark.parametrize("span", [2, 16])
 def test_large_means_do_not_cancel(span):
     # E[x²] − E[x]² in fp32 would have an error of about 1e4² · 6e-8 = 6 on a variance of 1.

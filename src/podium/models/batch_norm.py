@@ -21,13 +21,47 @@ from podium.mesh import TILE_AXES
 _NEAR = 16.0
 
 
-class _Groups(NamedTuple):
+class Groups(NamedTuple):
     """How a chip's batch is normalised."""
 
     in_batch: int
     axes: tuple[str, ...]
     """Over which chips share their statistics; then there is one group."""
+    columns: int
+    """How many columns of an image have their channels side by side in the last axis."""
     epsilon: float
+
+    def values(self, x: jax.Array) -> jax.Array:
+        """[batch, …, channels] → fp32 [groups, values, channels]; one group is left without its axis, with which
+        XLA:CPU's sums are a third slower."""
+        shape = (-1,) if self.in_batch == 1 else (self.in_batch, -1)
+        return x.reshape(*shape, x.shape[-1]).astype(jnp.float32)
+
+    def row(self, statistic: jax.Array) -> jax.Array:
+        """[…, channels] → […, 1, columns · channels], to stand beside the values."""
+        return jnp.tile(statistic, self.columns)[..., None, :]
+
+    def total(self, values: jax.Array) -> jax.Array:
+        """[…, values, columns · channels] → […, channels]."""
+        sums = values.sum(-2)
+        return sums if self.columns == 1 else sums.reshape(*sums.shape[:-1], self.columns, -1).sum(-2)
+
+    def weights(self, x: jax.Array, mask: jax.Array | None) -> jax.Array | None:
+        """The example's mask for each value, [groups, values, 1]."""
+        if mask is None:
+            return None
+        column = mask.reshape(-1, *(1,) * (x.ndim - 1))
+        return self.values(jnp.broadcast_to(column, (*x.shape[:-1], 1)))
+
+
+class Beside(NamedTuple):
+    """What a norm has beside its input."""
+
+    scale: jax.Array
+    bias: jax.Array
+    mask: jax.Array | None
+    about: jax.Array
+    """[channels]: where the mean is expected; the result does not depend on it."""
 
 
 class DistributedBatchNorm(nnx.Module):
@@ -35,7 +69,8 @@ class DistributedBatchNorm(nnx.Module):
 
     The moving statistics are the mean over all spans of the span's mean and (biased) variance, which is what the
     network was trained with; the training step averages them over the chips together with the gradients, so they
-    are the same on every chip and at every device count. Statistics are fp32 whatever the input's type.
+    are the same on every chip and at every device count. Statistics are fp32 whatever the input's type. The last axis
+    may hold the channels of several columns of an image side by side (`columns`).
 
     >>> import jax
     >>> from flax import nnx
@@ -68,20 +103,31 @@ class DistributedBatchNorm(nnx.Module):
     def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
         """`mask` [batch] is 1 for examples that count towards the statistics and 0 for padding."""
         if self.use_running_average:
+            columns = x.shape[-1] // self.mean.shape[-1]
             factor = self.scale[...] * lax.rsqrt(self.var[...] + self.epsilon)
-            return ((x.astype(jnp.float32) - self.mean[...]) * factor + self.bias[...]).astype(x.dtype)
-        groups = _groups(self.span, x.shape[0], self.epsilon)
-        scale, bias, about = (_vary_like(p[...], x) for p in (self.scale, self.bias, self.mean))
-        y, mean, var = _normalize(groups, x, _Beside(scale, bias, mask, about))
-        for moving, batch in ((self.mean, mean), (self.var, var)):
-            moving[...] = self.momentum * moving[...] + (1 - self.momentum) * batch.reshape(groups.in_batch, -1).mean(0)
+            mean, factor, bias = (jnp.tile(row, columns) for row in (self.mean[...], factor, self.bias[...]))
+            return ((x.astype(jnp.float32) - mean) * factor + bias).astype(x.dtype)
+        scale, bias, about = (vary_like(p[...], x) for p in (self.scale, self.bias, self.mean))
+        y, mean, var = _normalize(self.groups(x), x, Beside(scale, bias, mask, about))
+        self.move(mean, var)
         return y
 
+    def groups(self, x: jax.Array) -> Groups:
+        """The groups of `span` examples in a chip's batch, or the one that a tile shares."""
+        in_batch, axes = _place(self.span, x.shape[0])
+        return Groups(in_batch, axes, x.shape[-1] // self.mean.shape[-1], self.epsilon)
 
-def _groups(span: int, batch_per_chip: int, epsilon: float) -> _Groups:
-    """The groups of `span` examples in a chip's batch, or the one that a tile shares."""
+    def move(self, mean: jax.Array, var: jax.Array) -> None:
+        """Takes the statistics of this chip's groups [(groups,) channels] into the moving ones."""
+        for moving, batch in ((self.mean, mean), (self.var, var)):
+            of_batch = batch.reshape(-1, moving.shape[-1]).mean(axis=0)
+            moving[...] = self.momentum * moving[...] + (1 - self.momentum) * of_batch
+
+
+def _place(span: int, batch_per_chip: int) -> tuple[int, tuple[str, ...]]:
+    """(groups in this chip's batch, mesh axes to exchange statistics over)."""
     if span <= batch_per_chip and batch_per_chip % span == 0:
-        return _Groups(batch_per_chip // span, (), epsilon)
+        return batch_per_chip // span, ()
     try:
         tile_chips = lax.axis_size(TILE_AXES)
     except NameError:
@@ -91,87 +137,67 @@ def _groups(span: int, batch_per_chip: int, epsilon: float) -> _Groups:
             f"a batch-norm span of {span} examples needs {span / batch_per_chip:g} chips of {batch_per_chip} "
             f"and the tile has {tile_chips}; build the mesh with podium.mesh.lay_out"
         )
-    return _Groups(1, TILE_AXES, epsilon)
+    return 1, TILE_AXES
 
 
-def _vary_like(parameter: jax.Array, x: jax.Array) -> jax.Array:
+def vary_like(parameter: jax.Array, x: jax.Array) -> jax.Array:
     # A replicated parameter meets per-chip data: the cast's transpose sums its gradient over the chips, and it has
     # to stand outside the custom gradient, whose parameters and their gradients must vary alike.
     missing = tuple(jax.typeof(x).mat.varying - jax.typeof(parameter).mat.varying)
     return lax.pcast(parameter, missing, to="varying") if missing else parameter
 
 
-class _Beside(NamedTuple):
-    """What a norm has beside its input."""
-
-    scale: jax.Array
-    bias: jax.Array
-    mask: jax.Array | None
-    about: jax.Array
-    """[channels]: where the mean is expected; the result does not depend on it."""
-
-
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _normalize(groups: _Groups, x: jax.Array, beside: _Beside) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _normalize(groups: Groups, x: jax.Array, beside: Beside) -> tuple[jax.Array, jax.Array, jax.Array]:
     """(normalised x, and each group's mean and var [(groups,) channels]); no gradient flows through mean and var."""
     return _forward(groups, x, beside)[0]
 
 
-def _forward(groups: _Groups, x: jax.Array, beside: _Beside) -> tuple[Any, Any]:
-    scale, bias, mask, about = beside
-    xg, weight = _grouped(x, groups.in_batch), _weights(x, mask, groups.in_batch)
-    count, mean, m2 = _moments(xg, weight, about, epsilon=groups.epsilon)
-    if groups.axes:
-        count, mean, m2 = _merge(lax.all_gather(jnp.concatenate([count, mean, m2], -1), groups.axes))
-    count = jnp.maximum(count, 1.0)
-    var = m2 / count
+def _forward(groups: Groups, x: jax.Array, beside: Beside) -> tuple[Any, Any]:
+    values, row = groups.values(x), groups.row
+    count, mean, var = statistics(groups, values, groups.weights(x, beside.mask), about=beside.about)
     inverse = lax.rsqrt(var + groups.epsilon)
-    y = (xg - _row(mean)) * _row(scale * inverse) + bias
+    y = (values - row(mean)) * row(beside.scale * inverse) + row(beside.bias)
     return (y.reshape(x.shape).astype(x.dtype), mean, var), (x, beside, count, mean, inverse)
 
 
-def _backward(groups: _Groups, residuals: Any, gradients: Any) -> tuple[jax.Array, _Beside]:
+def _backward(groups: Groups, residuals: Any, gradients: Any) -> tuple[jax.Array, Beside]:
     x, (scale, _, mask, about), count, mean, inverse = residuals
-    xg, weight = _grouped(x, groups.in_batch), _weights(x, mask, groups.in_batch)
-    dy = _grouped(gradients[0], groups.in_batch)
-    normalised = (xg - _row(mean)) * _row(inverse)
-    sums = jnp.stack([dy.sum(-2), (dy * normalised).sum(-2)])
-    of_span = lax.psum(sums, groups.axes) if groups.axes else sums
-    mean_dy, mean_dy_x = _row(of_span / count)
-    through_statistics = mean_dy + normalised * mean_dy_x
+    weight, dy, row = groups.weights(x, mask), groups.values(gradients[0]), groups.row
+    normalised = (groups.values(x) - row(mean)) * row(inverse)
+    sums = jnp.stack([groups.total(dy), groups.total(dy * normalised)])
+    through = through_statistics(groups, normalised, sums, count=count)
     if weight is not None:
-        through_statistics *= weight
-    dx = _row(scale * inverse) * (dy - through_statistics)
+        through *= weight
+    dx = row(scale * inverse) * (dy - through)
     dbias, dscale = sums.reshape(2, groups.in_batch, -1).sum(1)
     dmask = None if mask is None else jnp.zeros_like(mask)
-    return dx.reshape(x.shape).astype(x.dtype), _Beside(dscale, dbias, dmask, jnp.zeros_like(about))
+    return dx.reshape(x.shape).astype(x.dtype), Beside(dscale, dbias, dmask, jnp.zeros_like(about))
 
 
 _normalize.defvjp(_forward, _backward)
 
 
-def _grouped(x: jax.Array, groups: int) -> jax.Array:
-    """[batch, …, channels] → fp32 [groups, values, channels]; one group is left without its axis, with which XLA:CPU's
-    sums are a third slower."""
-    shape = (-1,) if groups == 1 else (groups, -1)
-    return x.reshape(*shape, x.shape[-1]).astype(jnp.float32)
+def statistics(
+    groups: Groups, values: jax.Array, weight: jax.Array | None, *, about: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Count (at least 1), mean and variance of each group."""
+    moments = _moments(groups, values, weight, about=about)
+    if groups.axes:
+        moments = _merge(lax.all_gather(jnp.concatenate(moments, -1), groups.axes))
+    count = jnp.maximum(moments[0], 1.0)
+    return count, moments[1], moments[2] / count
 
 
-def _row(statistic: jax.Array) -> jax.Array:
-    """[…, channels] → […, 1, channels], to stand beside the values."""
-    return statistic[..., None, :]
-
-
-def _weights(x: jax.Array, mask: jax.Array | None, groups: int) -> jax.Array | None:
-    """The example's mask for each value, [groups, values, 1]."""
-    if mask is None:
-        return None
-    column = mask.reshape(-1, *(1,) * (x.ndim - 1))
-    return _grouped(jnp.broadcast_to(column, (*x.shape[:-1], 1)), groups)
+def through_statistics(groups: Groups, normalised: jax.Array, sums: jax.Array, *, count: jax.Array) -> jax.Array:
+    """What the gradient of each value loses because mean and variance depend on it, in units of the deviation; `sums`
+    are this chip's sums of (dy, dy · normalised)."""
+    mean_dy, mean_dy_x = groups.row((lax.psum(sums, groups.axes) if groups.axes else sums) / count)
+    return mean_dy + normalised * mean_dy_x
 
 
 def _moments(
-    xg: jax.Array, weight: jax.Array | None, about: jax.Array, *, epsilon: float
+    groups: Groups, values: jax.Array, weight: jax.Array | None, *, about: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Count, mean and sum of squared deviations of each group, as a rule in one pass over the data.
 
@@ -180,13 +206,14 @@ def _moments(
     Σd² − (Σd)²/n not to cancel. Where it is not, as may be in a run's first steps, a second pass takes the sums about
     the mean that the first has found.
     """
-    count = jnp.full_like(about[:1], xg.shape[-2]) if weight is None else weight.sum(-2)
+    count = jnp.full_like(about[:1], values.shape[-2]) if weight is None else weight.sum(-2)
+    count *= groups.columns
     at_least_one = jnp.maximum(count, 1.0)
 
     def sums(about: jax.Array) -> tuple[jax.Array, jax.Array]:
-        d = xg - _row(about)
+        d = values - groups.row(about)
         wd = d if weight is None else d * weight
-        shift, second = wd.sum(-2) / at_least_one, (wd * d).sum(-2)
+        shift, second = groups.total(wd) / at_least_one, groups.total(wd * d)
         return shift, jnp.maximum(second - at_least_one * shift * shift, 0.0)
 
     def again(mean: jax.Array, _: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -194,7 +221,7 @@ def _moments(
         return mean + shift, m2
 
     shift, m2 = sums(about)
-    near = shift * shift <= _NEAR * (m2 / at_least_one + epsilon)
+    near = shift * shift <= _NEAR * (m2 / at_least_one + groups.epsilon)
     return count, *lax.cond(near.all(), lambda *found: found, again, about + shift, m2)
 
 

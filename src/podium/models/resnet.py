@@ -15,6 +15,10 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from podium.models.batch_norm import DistributedBatchNorm
+from podium.models.columns import convolve, symmetric
+from podium.models.stem import packed_stem
+
 he_normal = nnx.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
 Stem = Literal["conv7", "space_to_depth", "conv3", "fold3"]
 Padding = Literal["symmetric", "same"]
@@ -74,9 +78,8 @@ class Layers:
         )
 
     def around(self, kernel: int) -> Literal["SAME"] | tuple[tuple[int, int], tuple[int, int]]:
-        """The padding of a kernel's rows and columns. An even one (of folded pixels) reaches further to the start: its
-        4×4 then covers what the 7×7 of stride 2 does."""
-        return "SAME" if self.padding == "same" else ((kernel // 2, (kernel - 1) // 2),) * 2
+        """The padding of a kernel's rows and columns."""
+        return "SAME" if self.padding == "same" else (symmetric(kernel), symmetric(kernel))
 
 
 class Block(nnx.Module):
@@ -111,11 +114,11 @@ class Block(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         y = x
-        for i, (convolve, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            y = norm(convolve(y))
+        for i, (layer, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            y = norm(convolve(layer, y))
             if i < len(self.convs) - 1:
                 y = nnx.relu(y)
-        shortcut = self.shortcut_norm(self.shortcut(x)) if self.project else x
+        shortcut = self.shortcut_norm(convolve(self.shortcut, x)) if self.project else x
         return nnx.relu(y + shortcut)
 
 
@@ -163,15 +166,26 @@ class ResNet(nnx.Module):
         self.classifier = classifier(channels, classes, rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        return self.classifier(self.features(x).astype(jnp.float32).mean((1, 2)))
+
+    def features(self, x: jax.Array) -> jax.Array:
+        """What the classifier takes the mean of. Packed images (`recipe.batch`) are computed in columns side by side up
+        to the first stride, and plain ones as they are."""
         x = x.astype(self.layers.dtype)
+        x = self._stem(x) if x.shape[-1] == 3 else self._packed_stem(x)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def _stem(self, x: jax.Array) -> jax.Array:
         if self.stem in ("space_to_depth", "fold3"):
             x = space_to_depth(x)
         x = nnx.relu(self.first_norm(self.first(x)))
-        if self.stem in ("conv7", "space_to_depth"):
-            x = self.pool(x)
-        for block in self.blocks:
-            x = block(x)
-        return self.classifier(x.astype(jnp.float32).mean((1, 2)))
+        return self.pool(x) if self.stem in ("conv7", "space_to_depth") else x
+
+    def _packed_stem(self, x: jax.Array) -> jax.Array:
+        assert isinstance(self.first_norm, DistributedBatchNorm)
+        return packed_stem(self.first, self.first_norm, x.transpose(2, 0, 1, 3))
 
     def pool(self, x: jax.Array) -> jax.Array:
         return nnx.max_pool(x, (3, 3), (2, 2), self.layers.around(3))

@@ -70,7 +70,7 @@ def _lower_recipe(request: dict[str, Any], mesh_for: Callable[[int, int], Any]) 
 
     recipe = from_dict(request["recipe"])
     step = build_step(recipe, mesh_for(recipe.batch_global, recipe.model.norm_span))
-    return step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step.train_batches, steps=1))
+    return step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step, steps=1))
 
 
 def _lower_peer(request: dict[str, Any], mesh_for: Callable[[int, int], Any]) -> Any:

@@ -14,11 +14,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from podium import optim
-from podium.mesh import batch_sharding, is_cpu, replicated_sharding
-from podium.recipe.batch import eval_batch, train_batch
+from podium.mesh import batch_sharding, is_cpu, is_tpu, replicated_sharding
+from podium.recipe.batch import eval_batch, packed, train_batch
 from podium.recipe.schema import Recipe
 from podium.step.evaluation import Evaluation
 from podium.step.network import ModelFactory, build_network
+from podium.step.pixels import packs_images
 from podium.step.state import Metrics, State
 from podium.step.training import Training
 from podium.step.update import build_update
@@ -47,6 +48,8 @@ class Step:
     zero_totals: Callable[[], Metrics]
     predict: Any
     """(state, images) → probabilities [batch, classes]."""
+    packed: bool
+    """Whether `train` and `evaluate` are fastest on packed images (`recipe.batch`); they take others too."""
     train_batches: NamedSharding
     eval_batches: NamedSharding
     everywhere: NamedSharding
@@ -84,6 +87,7 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
         evaluate=_on_every_chip(evaluation.add, mesh, (specs, P(), batch_only.spec), out_specs=P()),
         zero_totals=jax.jit(evaluation.zero_totals, out_shardings=everywhere),
         predict=jax.jit(evaluation.predict),
+        packed=make_model is None and packs_images(recipe, on_tpu=is_tpu(mesh)),
         train_batches=steps_then_batch,
         eval_batches=batch_only,
         everywhere=everywhere,
@@ -105,8 +109,11 @@ def parameter_shapes(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None
     return jax.eval_shape(build_network(recipe, mesh, make_model).initial)[0]
 
 
-def batch_shapes(recipe: Recipe, sharding: NamedSharding, steps: int | None) -> dict[str, jax.ShapeDtypeStruct]:
+def batch_shapes(recipe: Recipe, step: Step, steps: int | None) -> dict[str, jax.ShapeDtypeStruct]:
     """A batch without its data: of so many steps, as `train` takes it, or as `evaluate` does where `steps` is None."""
     data, examples = recipe.data, recipe.batch_global
     parts = eval_batch(data, examples) if steps is None else train_batch(data, steps, examples)
+    sharding = step.eval_batches if steps is None else step.train_batches
+    if step.packed:
+        parts = packed(parts, sharding.num_devices)
     return {name: jax.ShapeDtypeStruct(*part, sharding=sharding) for name, part in parts.items()}

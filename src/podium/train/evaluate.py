@@ -40,7 +40,8 @@ class Evaluator:
         began = time.perf_counter()
         totals = self._step.zero_totals()
         indices = range(self._loader.batches)
-        with Feed(self._loader, indices, self._step.eval_batches, batch_global=self._batch_global) as feed:
+        step, batch_global = self._step, self._batch_global
+        with Feed(self._loader, indices, step.eval_batches, batch_global=batch_global, packed=step.packed) as feed:
             for batch in feed:
                 before, totals = totals, program(state, totals, batch)
                 # Two batches are under way, not all: with 157 sent at once, 16 simulated chips on two cores stopped in

@@ -75,12 +75,12 @@ class TrainingLoop:
 
     @contextlib.contextmanager
     def _input(self) -> Iterator[tuple[TrainLoader, Feed]]:
-        recipe, sharding = self._recipe, self._step.train_batches
+        recipe, sharding, packed = self._recipe, self._step.train_batches, self._step.packed
         rows = local_rows(sharding, recipe.batch_global)
         loader = TrainLoader(self._setup.images, recipe, rows, budget=self._setup.budgets.train_bytes)
         with (
             contextlib.closing(loader),
-            Feed(loader, self._dispatches(), sharding, batch_global=recipe.batch_global) as batches,
+            Feed(loader, self._dispatches(), sharding, batch_global=recipe.batch_global, packed=packed) as batches,
         ):
             loader.read_ahead(self._setup.first_step)
             yield loader, batches
@@ -213,9 +213,9 @@ class _Programs:
 def _compile(recipe: Recipe, step: Step, state: State) -> _Programs:
     """Both programs, ahead of the first step: compile time is then counted apart, and nothing recompiles later."""
     began = time.perf_counter()
-    batch = batch_shapes(recipe, step.train_batches, recipe.steps_per_dispatch)
+    batch = batch_shapes(recipe, step, recipe.steps_per_dispatch)
     train = step.train.lower(state, batch).compile()
-    eval_batch = batch_shapes(recipe, step.eval_batches, steps=None)
+    eval_batch = batch_shapes(recipe, step, steps=None)
     evaluate = step.evaluate.lower(state, step.zero_totals(), eval_batch).compile()
     return _Programs(train, evaluate, time.perf_counter() - began)
 

@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from podium.data.input.loader import HostBatch
+from podium.recipe.batch import pack_images
 
 _IN_FLIGHT = 2
 
@@ -29,21 +30,24 @@ def local_rows(sharding: NamedSharding, batch_global: int) -> np.ndarray:
 
 
 def to_devices(
-    batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, *, batch_global: int
+    batch: HostBatch, sharding: NamedSharding, rows: np.ndarray, *, batch_global: int, packed: bool = False
 ) -> dict[str, jax.Array]:
-    """Starts the transfer of this host's part of a global batch. On a CPU nothing is copied: the arrays *are* the
-    buffers (whatever `may_alias` says), which is why their memory is used again only when JAX has let go of them."""
+    """Starts the transfer of this host's part of a global batch, its images packed where that is asked for. On a CPU
+    nothing is copied: the arrays *are* the buffers (whatever `may_alias` says), which is why their memory is used again
+    only when JAX has let go of them."""
     axis = len(sharding.spec) - 1
 
-    def one(host: np.ndarray) -> jax.Array:
-        shape = (*host.shape[:axis], batch_global, *host.shape[axis + 1 :])
+    def one(name: str, host: np.ndarray) -> jax.Array:
+        lay_out = pack_images if packed and name == "image" else np.asarray
         on_devices = []
         for device, (first, last) in _parts(sharding, batch_global):
             here = slice(*np.searchsorted(rows, [first, last]))
-            on_devices.append(jax.device_put(host[(slice(None),) * axis + (here,)], device))
-        return jax.make_array_from_single_device_arrays(shape, sharding, on_devices)
+            on_devices.append(jax.device_put(lay_out(host[(slice(None),) * axis + (here,)]), device))
+        shape = list(on_devices[0].shape)
+        shape[axis] *= sharding.num_devices
+        return jax.make_array_from_single_device_arrays(tuple(shape), sharding, on_devices)
 
-    return {name: one(host) for name, host in batch.items()}
+    return {name: one(name, host) for name, host in batch.items()}
 
 
 def _parts(sharding: NamedSharding, batch_global: int) -> Iterator[tuple[jax.Device, tuple[int, int]]]:
@@ -59,8 +63,16 @@ def _parts(sharding: NamedSharding, batch_global: int) -> Iterator[tuple[jax.Dev
 class Feed(Iterator[dict[str, jax.Array]]):
     """Device batches for each index of `indices`, in order. Use it in a `with`, so that its thread ends."""
 
-    def __init__(self, loader: Fills, indices: Iterable[int], sharding: NamedSharding, *, batch_global: int) -> None:
-        self._loader, self._indices = loader, indices
+    def __init__(
+        self,
+        loader: Fills,
+        indices: Iterable[int],
+        sharding: NamedSharding,
+        *,
+        batch_global: int,
+        packed: bool = False,
+    ) -> None:
+        self._loader, self._indices, self._packed = loader, indices, packed
         self._sharding, self._batch_global = sharding, batch_global
         self._rows = local_rows(sharding, batch_global)
         self._queue: queue.Queue[dict[str, jax.Array] | BaseException | None] = queue.Queue(_IN_FLIGHT)
@@ -94,12 +106,15 @@ class Feed(Iterator[dict[str, jax.Array]]):
             for index in self._indices:
                 batch = self._loader.new_batch()
                 self._loader.fill(batch, index)
-                self._put(to_devices(batch, self._sharding, self._rows, batch_global=self._batch_global))
+                self._put(self._on_devices(batch))
                 if self._stopped.is_set():
                     return
             self._put(None)
         except BaseException as error:  # reaches the consumer at its next request
             self._put(error)
+
+    def _on_devices(self, batch: HostBatch) -> dict[str, jax.Array]:
+        return to_devices(batch, self._sharding, self._rows, batch_global=self._batch_global, packed=self._packed)
 
     def _put(self, item: dict[str, jax.Array] | BaseException | None) -> None:
         while not self._stopped.is_set():
