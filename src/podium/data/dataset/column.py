@@ -3,9 +3,11 @@ addresses of a batch of images come from two array look-ups, with no object per 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from podium.data.decode import Buffers
 
@@ -16,10 +18,12 @@ class ByteColumn:
         self._first = np.cumsum([0, *map(len, arrays)])
         self._data = [_data(array) for array in arrays]
         self._bases = np.array([data.__array_interface__["data"][0] for data in self._data], np.uint64)
-        offsets = [_offsets(array, data.size) for array, data in zip(arrays, self._data, strict=True)]
         # A record batch has 32 MiB of images, or one large one: 32 bits are enough within it.
-        self._starts = np.concatenate([np.zeros(0, np.uint32), *(o[:-1].astype(np.uint32) for o in offsets)])
-        self._sizes = np.concatenate([np.zeros(0, np.uint32), *(np.diff(o).astype(np.uint32) for o in offsets)])
+        self._starts, self._sizes = np.empty((2, len(self)), np.uint32)
+        for array, data, first in zip(arrays, self._data, self._first, strict=False):
+            offsets, rows = _offsets(array, data.size), slice(first, first + len(array))
+            self._starts[rows] = offsets[:-1]
+            np.subtract(offsets[1:], offsets[:-1], out=self._sizes[rows], casting="unsafe")
 
     def __len__(self) -> int:
         return int(self._first[-1])
@@ -48,7 +52,7 @@ def _offsets(array: pa.Array, data_bytes: int) -> np.ndarray:
     if not len(array):
         return np.zeros(1, np.int64)
     width = np.int64 if pa.types.is_large_binary(array.type) else np.int32
-    offsets = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array) + 1]
-    if offsets[0] < 0 or offsets[-1] > min(data_bytes, 2**32 - 1) or (np.diff(offsets) < 0).any():
+    offsets: NDArray[Any] = np.frombuffer(array.buffers()[1], width)[array.offset : array.offset + len(array) + 1]
+    if offsets[0] < 0 or offsets[-1] > min(data_bytes, 2**32 - 1) or (offsets[1:] < offsets[:-1]).any():
         raise ValueError("byte strings that lie outside their data")
     return offsets
