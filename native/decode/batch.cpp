@@ -112,6 +112,7 @@ const char* podium_status_message(int32_t status) {
     case PODIUM_BAD_BOX: return "the crop box or output size is empty or too large";
     case PODIUM_SIZE_MISMATCH: return "the file's size is not the size given";
     case PODIUM_NO_MEMORY: return "out of memory";
+    case PODIUM_CHANGED: return "its bytes do not match their checksum";
     default: return "unknown status";
   }
 }

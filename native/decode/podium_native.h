@@ -36,6 +36,7 @@ enum podium_status {
   PODIUM_BAD_BOX = 6,
   PODIUM_SIZE_MISMATCH = 7,
   PODIUM_NO_MEMORY = 8,
+  PODIUM_CHANGED = 9, /* by who reads files, never by the decoder: the checksum is not that stored */
 };
 
 /* Or-ed together. None of them changes a bit of the result. */

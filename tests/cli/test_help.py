@@ -12,7 +12,7 @@ from podium.cli.main import parse
 
 FOLDER = Path(__file__).parent / "help"
 COMMANDS = (
-    "", "train", "launch", "doctor", "eval", "predict", "verify-resume", "prepare", "plan", "bench",
+    "", "train", "launch", "doctor", "eval", "predict", "verify", "verify-resume", "prepare", "plan", "bench",
     "bench step", "bench input", "bench allreduce", "bench update", "bench pod", "bench accuracy",
 )  # fmt: skip
 
@@ -61,5 +61,5 @@ def test_a_shell_completes_commands_and_options(shell, tmp_path):
         parse(["--tyro-write-completion", shell, str(script)])
     assert not ended.value.code
     text = script.read_text()
-    for word in ("verify-resume", "max-minutes", "allreduce"):
+    for word in ("verify", "verify-resume", "max-minutes", "allreduce"):
         assert word in text

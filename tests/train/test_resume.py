@@ -15,6 +15,7 @@ import pytest
 from tests.support.small_runs import At, Heard, small_recipe
 
 from podium.errors import Stopped, UserError
+from podium.host.sealed import unseal, write_sealed
 from podium.mesh import build_mesh
 from podium.recipe.schema import Lars
 from podium.recipe.torus import Shape, lay_out
@@ -196,8 +197,8 @@ def test_a_changed_recipe_or_data_set_is_refused_with_the_difference(whole, smal
     assert run_directory.claim(tmp_path / "run", shorter, images, from_step=12) == ["epochs 4.0 → 2"]
     with pytest.raises(UserError, match="--from-step 13 lies beyond the end of 2 epochs, which are 12 steps"):
         run_directory.claim(tmp_path / "run", shorter, images, from_step=13)
-    about = json.loads((tmp_path / "run" / "run.json").read_text())
-    (tmp_path / "run" / "run.json").write_text(json.dumps({**about, "data_hash": "other"}))
+    about = unseal((tmp_path / "run" / "run.json").read_bytes())
+    write_sealed(tmp_path / "run" / "run.json", {**about, "data_hash": "other"})
     with pytest.raises(UserError, match=r"holds a different run \(data .* → .*\)"):
         run_directory.claim(tmp_path / "run", filled_in, images)
 

@@ -1,12 +1,15 @@
 """What run.json keeps, and which keys of a recipe may change while a run lasts."""
 
+import contextlib
 import dataclasses
+import json
 
 import pytest
 from tests.support.small_runs import small_recipe
 
 from podium.data.dataset.shards import ImageSet
 from podium.errors import UserError
+from podium.host.sealed import unseal
 from podium.recipe.reading import to_dict
 from podium.train import run_directory
 from podium.train.run_directory import Change, claim, read, record_change, went_back_to
@@ -68,7 +71,58 @@ def test_what_belongs_to_the_machine_may_change_at_any_restart(claimed, key):
 
 
 def test_a_file_that_is_no_run_is_named(tmp_path):
-    for text in ("", "{}", "[]"):
-        (tmp_path / "run.json").write_text(text)
-        with pytest.raises(UserError, match=r"holds no run \(no readable run\.json\); give the --run directory"):
+    with pytest.raises(UserError, match=r"holds no run \(no readable run\.json\); give the --run directory"):
+        read(tmp_path)
+    for content in (b"", b"{}", b"[]", b"\xff", b"[" * 100_000):
+        (tmp_path / "run.json").write_bytes(content)
+        with pytest.raises(UserError, match=r"run\.json is damaged \(.*\); put back a copy, or choose another --run"):
             read(tmp_path)
+
+
+def test_a_run_of_0_1_0_has_no_hash_and_is_read(claimed):
+    run, recipe, _ = claimed
+    about = unseal((run / "run.json").read_bytes())
+    (run / "run.json").write_text(json.dumps(about))
+    assert read(run).recipe == recipe
+
+
+def test_nothing_is_written_before_the_lock_is_held(claimed, small_data):
+    """Of two that start at once with different recipes, the one that holds the lock has its recipe in run.json."""
+    run, recipe, images = claimed
+    fresh = run.with_name("fresh")
+    with run_directory.claimed(fresh, recipe, images, from_step=None, say=print):
+        other = dataclasses.replace(recipe, seed=5)
+        second = run_directory.claimed(fresh, other, images, from_step=None, say=print)
+        with pytest.raises(UserError, match="is being trained by process"), second:
+            pass
+        assert read(fresh).recipe == recipe
+
+
+def test_a_start_that_loses_the_race_for_a_new_directory_writes_no_recipe(claimed, monkeypatch):
+    """The second looks while the directory is still empty, and gets the lock only after the first has let go."""
+    run, recipe, images = claimed
+    fresh, other, first = run.with_name("fresh"), dataclasses.replace(recipe, seed=5), contextlib.ExitStack()
+    hold = run_directory.hold
+
+    def held_later(*arguments):
+        monkeypatch.setattr(run_directory, "hold", hold)
+        with first:
+            first.enter_context(run_directory.claimed(fresh, recipe, images, from_step=None, say=print))
+        return hold(*arguments)
+
+    monkeypatch.setattr(run_directory, "hold", held_later)
+    late = run_directory.claimed(fresh, other, images, from_step=None, say=print)
+    with pytest.raises(UserError, match=r"holds a different run \(seed 0 → 5\)"), late:
+        pass
+    assert read(fresh).recipe == recipe
+
+
+def test_a_directory_with_other_files_is_left_as_it_is(claimed):
+    run, recipe, images = claimed
+    (run / "run.json").rename(run / "notes.txt")
+    with (
+        pytest.raises(UserError, match="is not empty and holds no run"),
+        run_directory.claimed(run, recipe, images, from_step=None, say=print),
+    ):
+        pass
+    assert [file.name for file in run.iterdir()] == ["notes.txt"]

@@ -17,7 +17,7 @@ from tyro.conf import subcommand
 import podium
 from podium.cli.arguments.bench import Bench
 from podium.cli.arguments.command import Command
-from podium.cli.arguments.health import Doctor, VerifyResume
+from podium.cli.arguments.health import Doctor, Verify, VerifyResume
 from podium.cli.arguments.plan import Plan
 from podium.cli.arguments.prepare import Prepare
 from podium.cli.arguments.results import Eval, Predict
@@ -25,15 +25,17 @@ from podium.cli.arguments.train import Launch, Train
 from podium.errors import EXIT_MISTAKE, EXIT_STOPPED, Stopped, UserError
 from podium.host import malloc
 from podium.host.accelerators import accelerator_files
+from podium.host.names import printable
 from podium.recipe.keys import right_key
 
-_NAMES = ("train", "launch", "doctor", "eval", "predict", "verify-resume", "prepare", "plan", "bench")
+_NAMES = ("train", "launch", "doctor", "eval", "predict", "verify", "verify-resume", "prepare", "plan", "bench")
 COMMANDS: Any = (
     Annotated[Train, subcommand("train")]
     | Annotated[Launch, subcommand("launch")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Predict, subcommand("predict")]
+    | Annotated[Verify, subcommand("verify")]
     | Annotated[VerifyResume, subcommand("verify-resume")]
     | Annotated[Prepare, subcommand("prepare")]
     | Annotated[Plan, subcommand("plan")]
@@ -48,7 +50,8 @@ def main() -> None:
     given = sys.argv[1:]
     if given == ["--version"]:
         return print(f"podium {podium.__version__}")
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.basicConfig(level=logging.WARNING)
+    logging.getLogger().handlers[0].setFormatter(_OneLine())
     try:
         command = parse(given)
         if command.computes and not accelerator_files():
@@ -57,11 +60,11 @@ def main() -> None:
     except UserError as error:
         if "--debug" in given:  # options check themselves, so there may be no command to ask
             raise
-        print(f"podium: {error}", file=sys.stderr)
+        print(printable(f"podium: {error}"), file=sys.stderr)
         _leave(EXIT_MISTAKE)
     except Stopped as stopped:
         if _reports():
-            print(f"podium: {stopped}", file=sys.stderr)
+            print(printable(f"podium: {stopped}"), file=sys.stderr)
         if command.json and _reports():
             print(json.dumps({"stopped": stopped.reason, "step": stopped.step, "run": stopped.run}))
         sys.exit(EXIT_STOPPED)
@@ -72,6 +75,13 @@ def main() -> None:
     if command.json and _reports() and not command.prints_json:
         print(json.dumps(result))
     sys.exit(command.exit_code(result))
+
+
+class _OneLine(logging.Formatter):
+    """A warning may name a file that somebody else has named."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(record.getMessage())
 
 
 def parse(given: Sequence[str]) -> Command:

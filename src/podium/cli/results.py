@@ -7,6 +7,7 @@ from podium.cli.arguments.results import Eval, Predict
 from podium.cli.start_jax import start_jax
 from podium.data.prepare.locate import locate
 from podium.data.prepare_options import FOR_EVALUATION
+from podium.host.names import printable
 from podium.report.terminal import Terminal
 from podium.train.trained_model import open_run
 
@@ -33,5 +34,6 @@ def predict(command: Predict) -> list[dict[str, Any]]:
         guesses = [{"class": trained.info.classes[i], "probability": float(probabilities[i])} for i in best]
         results.append({"image": str(file), "guesses": guesses})
         if not command.json:
-            print(f"{file}: " + ", ".join(f"{g['class']} {g['probability']:.1%}" for g in guesses))
+            best_first = ", ".join(f"{g['class']} {g['probability']:.1%}" for g in guesses)
+            print(printable(f"{file}: {best_first}"))
     return results

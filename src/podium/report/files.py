@@ -18,6 +18,7 @@ from tensorboardX.proto.summary_pb2 import Summary as Scalars
 from tensorboardX.record_writer import masked_crc32c
 
 from podium.host.files import reporting, write_atomic
+from podium.report.checked_lines import checked_line, damaged_lines
 from podium.report.events import Evaluated, Hosts, Listener, Progress, Summary
 
 
@@ -49,7 +50,9 @@ class JsonLines(Listener):
         path = run / "metrics.jsonl"
         with reporting(path):
             if path.exists():
-                write_atomic(path, "".join(line for line in path.open() if _stays(line, first_step, evaluates_first)))
+                lines = path.read_bytes().splitlines(keepends=True)
+                kept = [line for line in lines if _stays(line, first_step, evaluates_first)]
+                write_atomic(path, b"".join(kept).decode())
         self._file = _Appended(path)
 
     def progress(self, event: Progress) -> None:
@@ -70,16 +73,15 @@ class JsonLines(Listener):
         self._file.close()
 
     def _write(self, kind: str, fields: dict[str, Any]) -> None:
-        self._file.write(json.dumps({"event": kind, **fields}).encode() + b"\n")
+        self._file.write(checked_line({"event": kind, **fields}))
 
 
-def _stays(line: str, first_step: int, evaluates_first: bool) -> bool:
-    try:
-        event = json.loads(line)
-        last = first_step - (evaluates_first and event["event"] == "evaluation")
-        return event["step"] <= last
-    except (ValueError, KeyError):  # the line that a kill has cut off
+def _stays(line: bytes, first_step: int, evaluates_first: bool) -> bool:
+    if damaged_lines(line):  # cut off by a kill, or changed on the disk: no reason to stop a run
         return False
+    event = json.loads(line)
+    last = first_step - (evaluates_first and event.get("event") == "evaluation")
+    return isinstance(event.get("step"), int) and event["step"] <= last
 
 
 class TensorBoard(Listener):

@@ -19,6 +19,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from podium.host.names import printable
 from podium.report import events
 
 _PLAIN_SECONDS = 5.0  # between the lines of a log file
@@ -66,7 +67,7 @@ class Terminal(events.Listener):
         self._warned = ""
 
     def note(self, message: str) -> None:
-        self.console.print(message, style="dim", soft_wrap=True)
+        self.console.print(printable(message), style="dim", soft_wrap=True)
 
     def preparing(self, stage: str, done: int, total: int) -> None:
         """Shows a bar for each stage of preparing images, as long as there is something left of one."""
@@ -87,7 +88,7 @@ class Terminal(events.Listener):
         self.close()
         self._steps = event.steps
         self.console.print(
-            f"[bold]{escape(event.recipe)}[/]: {event.train_images:,} images, {event.classes} classes, "
+            f"[bold]{escape(printable(event.recipe))}[/]: {event.train_images:,} images, {event.classes} classes, "
             f"{event.parameters / 1e6:.2f} M parameters; batch {event.batch_global} on {event.torus} {event.platform} "
             f"chips, batch norm over {event.norm_span} examples",
             markup=True,
@@ -118,7 +119,7 @@ class Terminal(events.Listener):
     def hosts(self, event: events.Hosts) -> None:
         about = event.warning.partition(" is ")[0]  # the figure changes from report to report
         if about and about != self._warned:
-            self.console.print(event.warning, style="yellow", soft_wrap=True)
+            self.console.print(printable(event.warning), style="yellow", soft_wrap=True)
         self._warned = about
 
     def evaluated(self, event: events.Evaluated) -> None:
@@ -136,7 +137,7 @@ class Terminal(events.Listener):
         table.add_row("top-5 accuracy", f"{event.top5:.2%}")
         table.add_row("training time", f"{duration(event.train_seconds)} (+ {event.compile_seconds:.0f} s to compile)")
         table.add_row("throughput", f"{event.images_per_second:,.0f} images/s, {bottleneck(event.input_bound)}")
-        table.add_row("run", event.run)
+        table.add_row("run", printable(event.run))
         self.console.print(table)
         self.note(f"next: podium eval {event.run} · podium predict {event.run} IMAGE…")
 

@@ -22,7 +22,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from podium.errors import UserError
-from podium.host.files import reporting, sha256, write_atomic
+from podium.host.files import reporting, sha256
+from podium.host.sealed import SEAL, seal, unseal, write_sealed
 from podium.host.versions import versions
 from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
@@ -32,6 +33,7 @@ from podium.train.saved_state import leaves_by_name, leaves_on_disk, name_of, pa
 
 _KEPT = 3
 _HASHES = "hashes.json"
+_METADATA = "_CHECKPOINT_METADATA"  # Orbax's
 _DAMAGED = "damaged-"
 _SLOW_DISK = 20e6  # bytes a second
 _OURS = re.compile(r"\d+(\.orbax-checkpoint-tmp.*)?")  # a step, or what Orbax writes before it is one
@@ -101,15 +103,15 @@ class Checkpoints:
     def newest_good(self, say: Callable[[str], None] = lambda _: None) -> int | None:
         """The newest step whose files match their hashes; each that does not is reported through `say`."""
         for step in reversed(self.steps()):
-            damage = _damage(self._directory / str(step))
-            if damage is None:
+            found = damage(self._directory / str(step))
+            if found is None:
                 return step
-            say(f"checkpoint {self.run}/checkpoints/{step} is damaged ({damage}); taking the one before it")
+            say(f"checkpoint {self.run}/checkpoints/{step} is damaged ({found}); taking the one before it")
         return None
 
     def _verify(self, step: int) -> None:
-        if damage := _damage(self._directory / str(step)):
-            raise UserError(f"checkpoint {self.run}/checkpoints/{step} is damaged ({damage}); choose another step")
+        if found := damage(self._directory / str(step)):
+            raise UserError(f"checkpoint {self.run}/checkpoints/{step} is damaged ({found}); choose another step")
 
     def first_step(self, from_step: int | None, say: Callable[[str], None]) -> int:
         """The step after which the run resumes: the newest good checkpoint's, or `from_step`; 0 if it starts."""
@@ -197,7 +199,7 @@ class Checkpoints:
         """Called by Orbax when every file is written and the directory still has its temporary name."""
         step, began = self._saving
         (directory,) = self._directory.glob(f"{step}.*")
-        write_atomic(directory / _HASHES, json.dumps(_hashes(directory), indent=1))
+        write_sealed(directory / _HASHES, _hashes(directory))
         self.slowest_seconds = max(self.slowest_seconds, time.perf_counter() - began)
 
     def _remove(self, step: int) -> None:
@@ -260,22 +262,31 @@ def _on_devices(value: np.ndarray | None, like: Any) -> jax.Array:
 
 def _hashes(directory: Path) -> dict[str, str]:
     files = sorted(f for f in directory.rglob("*") if f.is_file() and f.parent != directory)
-    return {str(f.relative_to(directory)): sha256(f) for f in files}
+    return {str(f.relative_to(directory)): _sha256(f) for f in (*files, directory / _METADATA)}
 
 
-def _damage(directory: Path) -> str | None:
+def _sha256(file: Path) -> str:
+    """Of Orbax's own file, which gets a time stamp after the hashes are listed, all but that."""
+    if file.name != _METADATA:
+        return sha256(file)
+    fields = json.loads(file.read_bytes())
+    fields.pop("commit_timestamp_nsecs", None)
+    return seal(fields)[SEAL]
+
+
+def damage(directory: Path) -> str | None:
     """What is wrong with a checkpoint, or None. A disk or file server that does not answer is no damage: it may answer
     the next time."""
+    name = _HASHES
     try:
-        listed = json.loads((directory / _HASHES).read_text())
-        for name, expected in listed.items():
-            if sha256(directory / name) != expected:
+        for name, expected in unseal((directory / _HASHES).read_bytes()).items():
+            if _sha256(directory / name) != expected:
                 return f"{name} does not match its SHA-256"
     except FileNotFoundError as error:
         return f"{error.filename} is missing"
     except OSError as error:
         with reporting(error.filename or directory, "make it readable, then run the same command again", action="read"):
             raise
-    except (ValueError, AttributeError):
-        return f"{_HASHES} is not a list of hashes"
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        return f"{name} is not readable: {error}"
     return None

@@ -20,7 +20,9 @@ from typing import IO, Any
 
 from podium.data.dataset.shards import ImageSet
 from podium.errors import UserError
-from podium.host.files import reporting, write_atomic
+from podium.host.files import reporting
+from podium.host.names import printable
+from podium.host.sealed import unseal, write_sealed
 from podium.recipe.reading import from_run, to_dict
 from podium.recipe.schema import Recipe
 
@@ -43,16 +45,28 @@ _MACHINE = (
 )  # fmt: skip
 # These cannot change even with --from-step: the checkpoint's shapes and the meaning of a step hang on them.
 _FIXED = ("model", "batch_global", "steps_per_dispatch", "data.train_images", "data.validation_images")
+_RUN, _LOCK = "run.json", "lock"
+_FIELDS_OF_0_1 = {"recipe", "data", "data_hash", "classes", "changes"}  # which had no hash of themselves
 _LEASE_SECONDS = 120.0  # for so long a file server may keep the lock of a host that has crashed
 
 
+@contextlib.contextmanager
+def claimed(
+    run: Path, recipe: Recipe, images: ImageSet, *, from_step: int | None, say: Callable[[str], None]
+) -> Iterator[list[str]]:
+    """Holds the run while the `with` lasts, and gives what `claim` returns. Nothing is written to a directory that
+    holds something else, and nothing but the lock before it is held: of two that start at once, one is refused."""
+    _refuse_others(run, from_step)
+    with hold(run, say):
+        yield claim(run, recipe, images, from_step=from_step)
+
+
 def claim(run: Path, recipe: Recipe, images: ImageSet, *, from_step: int | None = None) -> list[str]:
-    """Makes the directory, or finds that it holds this very run, unfinished. Returns what differs and may: what belongs
-    to the machine, and with `from_step` also the course that training takes from that step on."""
+    """Makes the run, or finds that it is this very one, unfinished. Returns what differs and may: what belongs to the
+    machine, and with `from_step` also the course that training takes from that step on."""
     info = RunInfo(recipe, str(images.directory.absolute()), images.content_hash, images.classes)
-    if (run / "summary.json").exists():
-        raise UserError(f"{run} holds a finished run; choose another --run, or evaluate it with podium eval {run}")
-    if (run / "run.json").exists():
+    _refuse_others(run, from_step)
+    if (run / _RUN).exists():
         theirs = read(run)
         changed = _difference(to_dict(theirs.recipe), to_dict(recipe))
         refused = [key for key in changed if key not in _MACHINE and (from_step is None or key.startswith(_FIXED))]
@@ -67,35 +81,52 @@ def claim(run: Path, recipe: Recipe, images: ImageSet, *, from_step: int | None 
                 f"{recipe.train_steps} steps; choose an earlier step or more epochs"
             )
         return list(changed.values())
-    if from_step is not None:
-        raise UserError(f"--from-step {from_step} needs a run to go back in, and {run} holds none; give its --run")
     with reporting(run, "choose another --run"):
-        if run.exists() and any(run.iterdir()):
-            raise UserError(f"{run} is not empty and holds no run; choose another --run")
         run.mkdir(parents=True, exist_ok=True)
         _write(run, info)
     return []
+
+
+def _refuse_others(run: Path, from_step: int | None) -> None:
+    if (run / "summary.json").exists():
+        raise UserError(f"{run} holds a finished run; choose another --run, or evaluate it with podium eval {run}")
+    if (run / _RUN).exists():
+        return
+    if from_step is not None:
+        raise UserError(f"--from-step {from_step} needs a run to go back in, and {run} holds none; give its --run")
+    with reporting(run, "choose another --run"):
+        if run.exists() and any(found.name != _LOCK for found in run.iterdir()):
+            raise UserError(f"{run} is not empty and holds no run; choose another --run")
 
 
 @contextlib.contextmanager
 def hold(run: Path, say: Callable[[str], None], patience: float = _LEASE_SECONDS) -> Iterator[None]:
     """Keeps a second training out of the run, which would clear away this one's checkpoints and write between its
     metrics. The lock ends with the process, however that ends."""
-    here = socket.gethostname()
-    with (run / "lock").open("a+") as lock:
-        if not _locked(lock):
-            lock.seek(0)
-            holder = lock.read() or "another process"
-            taken, advice = f"{run} is being trained by {holder}", "wait for it, stop it or choose another --run"
-            if holder.endswith(f" on {here}"):
-                raise UserError(f"{taken}; {advice}")
-            say(f"{taken}; waiting up to {patience:.0f} s, in case that host has crashed")
-            if not _locked(lock, patience):
-                raise UserError(f"{taken}; {advice}; if that host is gone for good, remove {run}/lock")
-        lock.truncate(0)
-        lock.write(f"process {os.getpid()} on {here}")
-        lock.flush()
+    with reporting(run, "choose another --run"):
+        run.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as opened:
+        with reporting(run / _LOCK):
+            lock = opened.enter_context((run / _LOCK).open("a+"))
+            _wait_for(lock, run, say, patience=patience)
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+            lock.flush()
         yield
+
+
+def _wait_for(lock: IO[str], run: Path, say: Callable[[str], None], *, patience: float) -> None:
+    """Returns when the lock is ours."""
+    if _locked(lock):
+        return
+    lock.seek(0)
+    holder = printable(lock.read()) or "another process"
+    taken, advice = f"{run} is being trained by {holder}", "wait for it, stop it or choose another --run"
+    if holder.endswith(f" on {socket.gethostname()}"):
+        raise UserError(f"{taken}; {advice}")
+    say(f"{taken}; waiting up to {patience:.0f} s, in case that host has crashed")
+    if not _locked(lock, patience):
+        raise UserError(f"{taken}; {advice}; if that host is gone for good, remove {run}/{_LOCK}")
 
 
 def _locked(file: IO[str], patience: float = 0.0) -> bool:
@@ -145,20 +176,23 @@ def _write(run: Path, info: RunInfo) -> None:
         "classes": info.classes,
         "changes": info.changes,
     }
-    write_atomic(run / "run.json", json.dumps(about, indent=1))
+    write_sealed(run / _RUN, about)
 
 
 def read(run: Path) -> RunInfo:
     try:
-        about = json.loads((run / "run.json").read_text())
+        text = (run / _RUN).read_bytes()
+        about = unseal(text, required=set(json.loads(text)) != _FIELDS_OF_0_1)
         recipe, changes = from_run(about["recipe"]), tuple(about["changes"])
         return RunInfo(recipe, about["data"], about["data_hash"], tuple(about["classes"]), changes)
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UserError(f"{run} holds no run (no readable run.json); give the --run directory of a training") from None
+    except OSError:
+        raise UserError(f"{run} holds no run (no readable {_RUN}); give the --run directory of a training") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UserError) as error:
+        raise UserError(f"{run}/{_RUN} is damaged ({error}); put back a copy, or choose another --run") from None
 
 
 def finish(run: Path, summary: dict[str, Any]) -> None:
-    write_atomic(run / "summary.json", json.dumps(summary, indent=1))
+    write_sealed(run / "summary.json", summary)
 
 
 def _difference(a: dict[str, Any], b: dict[str, Any], where: str = "") -> dict[str, str]:

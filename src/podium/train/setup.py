@@ -67,12 +67,12 @@ def set_up(
     if is_cpu(mesh):
         keep()
     params = parameter_shapes(recipe, mesh, make_model)  # a network that cannot be built leaves no run behind
-    changes = agree.on_first(lambda: run_directory.claim(run, recipe, opened.images, from_step=from_step))
     with contextlib.ExitStack() as held:
-        agree.on_first(reporting(run / "lock")(lambda: held.enter_context(run_directory.hold(run, note))))
+        claimed = run_directory.claimed(run, recipe, opened.images, from_step=from_step, say=note)
+        changes = agree.on_first(lambda: held.enter_context(claimed))
         checkpoints = agree.everywhere(lambda: Checkpoints(run))
         first_step = _first_step(recipe, checkpoints, from_step=from_step, changes=changes, note=note)
-        recipe = choose_reduction(recipe, mesh, params, run=run)
+        recipe = choose_reduction(recipe, mesh, params, run=run, note=note)
         yield Setup(
             recipe=recipe,
             images=opened.images,

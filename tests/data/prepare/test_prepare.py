@@ -39,8 +39,9 @@ from tests.support.made_sources import (
 from podium.cli.arguments.prepare import Prepare
 from podium.cli.prepare import show_preparation
 from podium.data.dataset.manifest import MANIFEST, WORK, read_manifest
-from podium.data.dataset.shards import ImageSet, verify
-from podium.data.prepare import REPORT, Report, prepare, prepared
+from podium.data.dataset.shards import ImageSet
+from podium.data.dataset.verify import REPORT, verify
+from podium.data.prepare import Report, prepare, prepared
 from podium.data.prepare.layout import assign_splits
 from podium.data.prepare.sources.rows import Rows
 from podium.data.prepare_options import FOR_EVALUATION, FOR_TRAINING, PrepareOptions

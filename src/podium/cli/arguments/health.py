@@ -1,10 +1,11 @@
-"""`podium doctor` and `podium verify-resume`: is all well, before a long run."""
+"""`podium doctor`, `podium verify` and `podium verify-resume`: is all well, before a long run."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from tyro.conf import arg
+import tyro
+from tyro.conf import Positional, arg
 
 from podium.cli.arguments.command import Command, OneOfSeveral, Overrides, RecipeName, option
 from podium.errors import UserError
@@ -33,6 +34,20 @@ class Doctor(OneOfSeveral):
 
     def exit_code(self, result: Any) -> int:
         return 1 if result["level"] == "red" else 0
+
+
+@dataclass(frozen=True)
+class Verify(Command):
+    """Read every byte of a prepared directory or of a run, and name what has changed since it was written."""
+
+    path: Annotated[Positional[Path], arg(metavar="DIR|RUN")] = tyro.MISSING
+    """Prepared directory, or directory of a run."""
+
+    does: ClassVar[str] = "podium.cli.verify:verify"
+    needs_device: ClassVar[bool] = False
+
+    def exit_code(self, result: Any) -> int:
+        return 1 if result["changes"] else 0
 
 
 @dataclass(frozen=True)

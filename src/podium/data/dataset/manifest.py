@@ -10,12 +10,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from podium.errors import UserError
-from podium.host.files import write_atomic
+from podium.host.sealed import unseal, write_sealed
 
-_FAMILY = "podium-shards-"
-FORMAT = f"{_FAMILY}2"
-"""Of what is written. Format 1, of Podium 0.1, had no column `index` and is still read."""
-_READABLE = (f"{_FAMILY}1", FORMAT)
+FAMILY = "podium-shards-"
+FORMAT = f"{FAMILY}3"
+"""Of what is written. Format 1, of Podium 0.1, had no column `index`, and format 2 no checksums; both are read."""
+_READABLE = (f"{FAMILY}1", f"{FAMILY}2", FORMAT)
+_HASHED_AS = {FORMAT: f"{FAMILY}2"}  # the same images have the same content hash, with checksums or without
 MANIFEST = "manifest.json"
 WORK = ".prepare"
 """The folder inside an output directory where `prepare` keeps its journal until the manifest is written."""
@@ -30,6 +31,13 @@ class Shard:
     """Of the file."""
     content_sha256: str = ""
     """Of images, labels, sizes and names: not of what can be made from them. Format 1 has none."""
+    data: tuple[tuple[int, int], ...] = ()
+    """(first byte, bytes) of each part of the file with images or seek indexes, which have their own checksums."""
+    frame_crc32: int | None = None
+    """Of the rest of the file, all of which is read when it is opened. Formats 1 and 2 have none."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", tuple((int(first), int(count)) for first, count in self.data))
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ class Manifest:
         hashes = {
             name: [shard.content_sha256 or shard.sha256 for shard in shards] for name, shards in self.splits.items()
         }
-        text = json.dumps([self.format, self.classes, hashes], sort_keys=True)
+        text = json.dumps([_HASHED_AS.get(self.format, self.format), self.classes, hashes], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def images(self, split: str) -> int:
@@ -74,14 +82,14 @@ def write_manifest(
         "plan": plan,
         "created_by": {package: _version(package) for package in ("podium", "pyarrow", "pillow")},
     }
-    write_atomic(Path(directory) / MANIFEST, json.dumps(text, indent=1, ensure_ascii=False))
+    write_sealed(Path(directory) / MANIFEST, text)
     return manifest
 
 
 def has_manifest(directory: str | Path) -> bool:
     """Whole or damaged, but one of ours: other programs write a manifest.json too."""
     try:
-        return f'"{_FAMILY}'.encode() in (Path(directory) / MANIFEST).read_bytes()
+        return f'"{FAMILY}'.encode() in (Path(directory) / MANIFEST).read_bytes()
     except PermissionError:  # `read_manifest` will tell
         return True
     except OSError:
@@ -103,17 +111,18 @@ def read_manifest(directory: str | Path) -> Manifest:
     except (OSError, UnicodeDecodeError) as error:
         raise damaged(directory / MANIFEST, error) from error
     try:
-        found = json.loads(text)
+        found = unseal(text)
         if found["format"] not in _READABLE:
             how = f"prepare it again with this Podium, which reads {' and '.join(_READABLE)}"
             raise UserError(f"{directory} has the format {found['format']!r}; {how}")
+        unseal(text, required=found["format"] == FORMAT)
         splits = {name: tuple(Shard(**shard) for shard in split["shards"]) for name, split in found["splits"].items()}
         manifest = Manifest(tuple(found["classes"]), splits, found["format"], found["plan"])
         if found["content_hash"] != manifest.content_hash:
             raise ValueError("its hashes do not add up")
         if any(Path(shard.file).name != shard.file for shards in splits.values() for shard in shards):
             raise ValueError("a shard lies outside the directory")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise damaged(directory / MANIFEST, error) from error
     return manifest
 

@@ -3,7 +3,7 @@ them through `ShardWriter`; training opens one split as an `ImageSet`, whose ima
 mapped files. Nothing here decodes a JPEG or decides an order.
 
     DIR/manifest.json
-    DIR/train-00000-of-00004.arrow   columns: image, label, width, height, name, index
+    DIR/train-00000-of-00004.arrow   columns: image, label, width, height, name, index, crc32
 """
 
 import hashlib
@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from podium.data.dataset.checksums import data_ranges, frame_crc32, image_crc32
 from podium.data.dataset.column import ByteColumn
 from podium.data.dataset.jpeg import jpeg_header
-from podium.data.dataset.manifest import FORMAT, Manifest, Shard, damaged, read_manifest
+from podium.data.dataset.manifest import FAMILY, Manifest, Shard, damaged, read_manifest
 from podium.data.dataset.seek import build_index
 from podium.errors import UserError
 from podium.host.files import replacing, sha256
@@ -33,9 +34,10 @@ _SCHEMA = pa.schema(
         ("height", pa.int32()),
         ("name", pa.string()),
         ("index", pa.binary()),  # the decoder's seek index, null where there is none
+        ("crc32", pa.uint32()),  # of image and index
     ]
 )
-_SCHEMA_1 = _SCHEMA.remove(_SCHEMA.get_field_index("index"))
+_COLUMNS = {f"{FAMILY}1": 5, f"{FAMILY}2": 6}  # the first of them, in earlier formats
 _SHARD_BYTES = 256 * 2**20
 _SHARDS_LEAST = 8  # a small set still keeps several cores at work …
 _SHARD_IMAGES_LEAST = 125  # … unless it is tiny
@@ -85,8 +87,16 @@ class ShardWriter:
                 writer = cls(file)
                 yield writer
                 writer._flush()
-            size_bytes, content = temporary.stat().st_size, writer._content.hexdigest()
-            writer.shard = Shard(path.name, writer._written, size_bytes, sha256(temporary), content)
+            data = data_ranges(temporary)
+            writer.shard = Shard(
+                file=path.name,
+                images=writer._written,
+                bytes=temporary.stat().st_size,
+                sha256=sha256(temporary),
+                content_sha256=writer._content.hexdigest(),
+                data=data,
+                frame_crc32=frame_crc32(temporary, data),
+            )
 
     def add(self, row: Row) -> None:
         self._rows.append(row)
@@ -107,6 +117,7 @@ class ShardWriter:
             *map(pa.array, numbers),
             pa.array(names, pa.string()),
             pa.array([row.index for row in rows], pa.binary()),
+            pa.array([image_crc32(row.image, row.index) for row in rows], pa.uint32()),
         ]
         self._file.write_batch(pa.record_batch(columns, schema=_SCHEMA))
         parts = (images, ends.tobytes(), numbers.tobytes(), json.dumps(names).encode())
@@ -148,21 +159,24 @@ class ImageSet:
         self.classes: tuple[str, ...] = manifest.classes
         self.content_hash: str = manifest.content_hash
         self.shards: tuple[Shard, ...] = manifest.splits[split]
-        schema = _SCHEMA if manifest.format == FORMAT else _SCHEMA_1
+        schema = pa.schema(list(_SCHEMA)[: _COLUMNS.get(manifest.format)])
         batches = [batch for shard in self.shards for batch in _open_shard(directory / shard.file, shard, schema)]
         self._first: list[int] = np.cumsum([0, *(batch.num_rows for batch in batches)]).tolist()
+        self._names = [batch.column(4) for batch in batches]
         try:
             self.images = ByteColumn([batch.column(0) for batch in batches])
             """The JPEG files as stored."""
             self.indexes = ByteColumn([_indexes(batch) for batch in batches])
             """The seek index of each; empty where there is none."""
-        except ValueError as error:
+            self.labels: np.ndarray = _numbers(batches, "label")
+            """int32 [n]"""
+            self.sizes: np.ndarray = np.stack([_numbers(batches, "width"), _numbers(batches, "height")], axis=1)
+            """int32 [n, 2]: width, height in pixels"""
+            self._crc32 = _numbers(batches, "crc32") if "crc32" in schema.names else None
+        except ValueError as error:  # pa.ArrowInvalid, of nulls where none may be, is one too
             raise damaged(directory, error) from error
-        self._names = [batch.column(4) for batch in batches]
-        self.labels: np.ndarray = _int32_column(batches, 1)
-        """int32 [n]"""
-        self.sizes: np.ndarray = np.stack([_int32_column(batches, 2), _int32_column(batches, 3)], axis=1)
-        """int32 [n, 2]: width, height in pixels"""
+        self._looked_at = np.zeros(len(self), np.bool_)
+        self._damaged = np.zeros(len(self), np.bool_)
         if len(self) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
             raise damaged(directory, f"labels outside its {len(self.classes)} classes")
 
@@ -184,6 +198,22 @@ class ImageSet:
         """The JPEG file as stored: uint8 [bytes], read-only, no copy."""
         return self.images[index]
 
+    def damaged(self, index: int) -> bool:
+        """Whether the image or its seek index has changed since it was written. Looks once, when first asked; earlier
+        formats cannot tell."""
+        if not self._looked_at[index] and self._crc32 is not None:
+            self._damaged[index] = image_crc32(self.images[index], self.indexes[index]) != self._crc32[index]
+            self._looked_at[index] = True  # last: other threads ask too
+        return bool(self._damaged[index])
+
+    def unchecked(self, indices: np.ndarray) -> np.ndarray:
+        """Those that `damaged` would have to look at."""
+        return indices[:0] if self._crc32 is None else indices[~self._looked_at[indices]]
+
+    def known_damaged(self, indices: np.ndarray) -> np.ndarray:
+        """bool [n]: which of them `damaged` has found so."""
+        return self._damaged[indices]
+
     def name(self, index: int) -> str:
         if not 0 <= index < len(self):
             raise IndexError(f"image {index} of {len(self)}")
@@ -195,6 +225,8 @@ def _open_shard(path: Path, shard: Shard, schema: pa.Schema) -> list[pa.RecordBa
     try:
         if path.stat().st_size != shard.bytes:
             raise ValueError(f"{path.stat().st_size} bytes, the manifest says {shard.bytes}")
+        if shard.frame_crc32 is not None and frame_crc32(path, shard.data) != shard.frame_crc32:
+            raise ValueError("labels, names or places of images do not match their checksum")
         # The batches keep the mapping alive; the file handle can go: a thousand shards would use too many.
         with pa.memory_map(str(path)) as file:
             reader = pa.ipc.open_file(file)
@@ -215,19 +247,6 @@ def _indexes(batch: pa.RecordBatch) -> pa.Array:
     return batch.column(5) if batch.num_columns > 5 else pa.nulls(batch.num_rows, pa.binary())
 
 
-def _int32_column(batches: list[pa.RecordBatch], column: int) -> np.ndarray:
-    return np.concatenate([np.zeros(0, np.int32), *(batch.column(column).to_numpy() for batch in batches)])
-
-
-def verify(directory: str | Path) -> Manifest:
-    """Reads every stored byte and compares it with the manifest's hashes."""
-    manifest = read_manifest(directory)
-    for shard in (shard for shards in manifest.splits.values() for shard in shards):
-        path = Path(directory) / shard.file
-        try:
-            unchanged = sha256(path) == shard.sha256
-        except OSError as error:
-            raise damaged(path, error) from error
-        if not unchanged:
-            raise damaged(path, "its hash is not the manifest's")
-    return manifest
+def _numbers(batches: list[pa.RecordBatch], column: str) -> np.ndarray:
+    kind = _SCHEMA.field(column).type.to_pandas_dtype()
+    return np.concatenate([np.zeros(0, kind), *(batch.column(column).to_numpy() for batch in batches)])

@@ -36,6 +36,7 @@ class Status(IntEnum):
     BAD_BOX = 6
     SIZE_MISMATCH = 7
     NO_MEMORY = 8
+    CHANGED = 9  # never by a decoder
 
 
 _MESSAGES = {
@@ -48,6 +49,7 @@ _MESSAGES = {
     Status.BAD_BOX: "the crop box or output size is empty or too large",
     Status.SIZE_MISMATCH: "the file's size is not the size given",
     Status.NO_MEMORY: "out of memory",
+    Status.CHANGED: "its bytes do not match their checksum",
 }
 
 

@@ -102,6 +102,13 @@ class Cache:
         self._pool.shutdown()
 
     def _from_files(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, *, out: np.ndarray) -> np.ndarray:
+        """As `decode`; an image that has changed on the disk is reported, whether or not it decodes."""
+        list(self._pool.map(self.images.damaged, self.images.unchecked(samples).tolist()))
+        statuses = self._decoded(samples, boxes, flips, out=out)
+        statuses[self.images.known_damaged(samples)] = decode.Status.CHANGED
+        return statuses
+
+    def _decoded(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, *, out: np.ndarray) -> np.ndarray:
         files = self._files.buffers(samples, self.images.images)
         if not self._seek:
             return decode.decode_batch(files, boxes, flips, out=out, threads=self.threads)
@@ -112,6 +119,8 @@ class Cache:
         return statuses
 
     def _keep_file(self, sample: int) -> None:
+        if self.images.damaged(sample):
+            return
         image = self.images.image(sample)
         stored = self.images.indexes[sample]
         if stored.size:
@@ -129,6 +138,8 @@ class Cache:
             self._indexes.put(sample, np.frombuffer(index, np.uint8))
 
     def _keep_pixels(self, sample: int) -> None:
+        if self.images.damaged(sample):
+            return
         with contextlib.suppress(decode.DecodeError):
             pixels = decode.decode_pixels(self.images.image(sample))
             if pixels.shape[1::-1] == tuple(self.images.sizes[sample]):

@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from podium.data.dataset.manifest import WORK, Shard, damaged, has_manifest, read_manifest, write_manifest
+from podium.data.dataset.verify import REPORT
 from podium.data.decode import decode_pixels
 from podium.data.prepare.journal import Journal, LeftOut
 from podium.data.prepare.layout import assign_splits, lay_out, only
@@ -26,9 +27,9 @@ from podium.data.prepare.sources.rows import coded
 from podium.data.prepare.transfer import Transfer, read_image, unusable
 from podium.data.prepare_options import PrepareOptions
 from podium.errors import UserError
-from podium.host.files import reporting, write_atomic
+from podium.host.files import reporting
+from podium.host.sealed import unseal, write_sealed
 
-REPORT = "report.json"
 _PLAN_VERSION = 3  # goes up when the same source and options would give other shards
 _REMOTE_WORKERS = 32  # for a folder behind a URL: they wait for the network, not for a core
 
@@ -134,7 +135,7 @@ def _prepare(
         shards_resumed=resumed,
         seconds=round(time.monotonic() - started, 3),
     )
-    write_atomic(directory / REPORT, json.dumps(asdict(report), indent=1, ensure_ascii=False))
+    write_sealed(directory / REPORT, asdict(report))
     write_manifest(directory, classes, splits, plan=plan)
     return report
 
@@ -155,7 +156,7 @@ def _finished(directory: Path, plan: str) -> Report | None:
         other = "was prepared from another source or with other options"
         raise UserError(f"{directory} {other}; choose a new directory, or remove it")
     try:
-        kept = json.loads((directory / REPORT).read_text(encoding="utf-8"))
+        kept = unseal((directory / REPORT).read_bytes())
         left_out = tuple(LeftOut(**item) for item in kept.pop("left_out"))
         return Report(**{**kept, "left_out": left_out, "notes": tuple(kept["notes"])})
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -3,7 +3,6 @@ belongs to, and one record per finished shard, written after the shard itself. A
 from these; a finished one has none."""
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from podium.data.dataset.manifest import WORK, Shard, has_manifest
 from podium.errors import UserError
 from podium.host.files import reporting, write_atomic
+from podium.host.sealed import unseal, write_sealed
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Journal:
             raise UserError(f"{self.directory} holds other files; choose a new directory, or remove it")
         self.work.mkdir(exist_ok=True)
         kept = self.work / "plan"
-        if kept.exists() and kept.read_text() != plan:
+        if kept.exists() and kept.read_bytes() != plan.encode():
             if any(self.work.glob("*.arrow.json")):
                 changed = "an unfinished preparation of another source or with other options"
                 raise UserError(f"{self.directory} holds {changed}; run that one again, or remove the directory")
@@ -67,18 +67,19 @@ class Journal:
             leftover.unlink()
 
     def record(self, record: ShardRecord) -> None:
-        write_atomic(self._path(record.shard.file), json.dumps(asdict(record)))
+        write_sealed(self._path(record.shard.file), asdict(record))
 
     def recall(self, shard_file: str) -> ShardRecord | None:
-        """What is known of a shard, where it was finished and is still there."""
+        """What is known of a shard, where it was finished and is still there. An earlier Podium's, and a record that
+        cannot be read, count for nothing: the shard is then written again."""
         try:
-            kept = json.loads(self._path(shard_file).read_text())
-            shard = Shard(**kept["shard"])
-            if (self.directory / shard_file).stat().st_size != shard.bytes or not shard.content_sha256:
-                return None  # cut off; or by Podium 0.1, without the column `index`
-        except FileNotFoundError:
+            kept = unseal(self._path(shard_file).read_bytes(), required=True)
+            shard, left_out = Shard(**kept["shard"]), tuple(LeftOut(**item) for item in kept["left_out"])
+            if (self.directory / shard_file).stat().st_size != shard.bytes or shard.frame_crc32 is None:
+                return None
+            return ShardRecord(shard, kept["reencoded"], left_out)
+        except (OSError, ValueError, TypeError, KeyError):
             return None
-        return ShardRecord(shard, kept["reencoded"], tuple(LeftOut(**item) for item in kept["left_out"]))
 
     def _path(self, shard_file: str) -> Path:
         return self.work / f"{shard_file}.json"

@@ -4,7 +4,6 @@ that a resumed preparation does not scan twice."""
 
 import bz2
 import gzip
-import json
 import lzma
 import os
 import shutil
@@ -23,7 +22,8 @@ from podium.data.prepare.sources.rows import SCHEMA
 from podium.data.prepare.sources.tar import scan_tar
 from podium.data.prepare.sources.tfrecord import is_tfrecord, scan_tfrecord
 from podium.errors import UserError
-from podium.host.files import NO_ROOM, replacing
+from podium.host.files import NO_ROOM, replacing, sha256
+from podium.host.sealed import unseal, write_sealed
 
 _DECOMPRESS: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -44,7 +44,7 @@ class Scan:
 def scan_archive(file: SourceFile, work: Path, slot: str) -> Scan:
     """`slot` names this archive's files in the work folder."""
     kept = work / f"{slot}.scan"
-    if kept.exists() and (scan := _load(kept, file)):
+    if scan := _load(kept, file):
         return scan
     path = _at_hand(file, work / f"{slot}.copy")
     with open(path, "rb") as opened:
@@ -97,24 +97,36 @@ def _keep(scan: Scan, kept: Path) -> None:
     """Without the path: until the scan is loaded, source and work folder may move, or be named from elsewhere."""
     paths = scan.rows["path"].unique().to_pylist()
     copy = next((Path(path).name for path in paths if Path(path).parent == kept.parent), None)
-    about = json.dumps([scan.kind, scan.classes, scan.may_count_from_one, copy])
-    rows = scan.rows.drop_columns("path").replace_schema_metadata({"scan": about})
+    rows = scan.rows.drop_columns("path")
     with replacing(kept) as temporary, pa.ipc.new_file(str(temporary), rows.schema) as writer:
         writer.write_table(rows)
+    about = [scan.kind, scan.classes, scan.may_count_from_one, copy]
+    write_sealed(_about(kept), {"scan": about, "rows_sha256": sha256(kept)})
 
 
 def _load(kept: Path, file: SourceFile) -> Scan | None:
-    """None where the unpacked copy that was scanned is gone, or another version wrote the scan."""
-    with pa.ipc.open_file(str(kept)) as reader:
-        rows = reader.read_all()
-    kind, classes, may_count_from_one, copy = json.loads(rows.schema.metadata[b"scan"])
+    """None where there is no scan, it has changed, the unpacked copy that was scanned is gone, or another version wrote
+    it: then the archive is scanned again."""
+    try:
+        about = unseal(_about(kept).read_bytes(), required=True)
+        if about["rows_sha256"] != sha256(kept):
+            return None
+        kind, classes, may_count_from_one, copy = about["scan"]
+        with pa.ipc.open_file(str(kept)) as reader:
+            rows = reader.read_all()
+    except (OSError, ValueError, KeyError):  # pa.ArrowInvalid is a ValueError
+        return None
     path = str(kept.with_name(copy)) if copy else file.path
     if copy and not os.path.exists(path):
         return None
-    rows = rows.replace_schema_metadata(None).add_column(0, SCHEMA.field("path"), _one_path(path, len(rows)))
+    rows = rows.add_column(0, SCHEMA.field("path"), _one_path(path, len(rows)))
     if not rows.schema.equals(SCHEMA):  # a scan by another Podium
         return None
     return Scan(kind, rows, classes, may_count_from_one)
+
+
+def _about(kept: Path) -> Path:
+    return kept.with_suffix(".scan.json")
 
 
 def _one_path(path: str, rows: int) -> pa.DictionaryArray:

@@ -12,8 +12,8 @@ from typing import Any
 
 import fsspec
 
-from podium.data.prepare.sources.rows import is_utf8, printable
 from podium.errors import UserError
+from podium.host.names import is_utf8, printable
 
 _IMAGE_ENDING = re.compile(r"\.(jpe?g?|png|gif|bmp|webp|tiff?|p[gp]m|jp2|avif)$", re.I)
 _SPLIT_NAMES = {

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from podium.errors import UserError
+from podium.host.names import is_utf8, printable
 
 _CODED = pa.dictionary(pa.int32(), pa.string())  # few texts, each said many times: four bytes an image
 
@@ -70,16 +71,6 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.array(values, pa.string()).dictionary_encode()
     return pa.array(values, kind)
-
-
-def printable(name: str) -> str:
-    """Names of files and of members of archives need not be Unicode: Python marks the bytes that are not by
-    surrogates, which neither Arrow nor a terminal takes."""
-    return name.encode(errors="replace").decode()
-
-
-def is_utf8(name: str) -> bool:
-    return printable(name) == name
 
 
 def gather(tables: Sequence[pa.Table]) -> pa.Table:
