@@ -36,7 +36,7 @@ void fill_batch(const podium_batch& batch, Cost cost, Work work) {
   std::atomic<int> next{0};
   const auto run = [&] {
     Scratch scratch;
-    scratch.plain = (batch.flags & PODIUM_PLAIN) != 0;
+    scratch.flags = batch.flags;
     for (int at; (at = next.fetch_add(1, std::memory_order_relaxed)) < n;) {
       const int i = order[at];
       uint8_t* slot = batch.out + i * slot_bytes;

@@ -1,6 +1,6 @@
 #include "bits.h"
 
-#if PODIUM_AVX2
+#if PODIUM_X86
 #include <immintrin.h>
 #endif
 
@@ -21,7 +21,7 @@ size_t unstuff_plain(const uint8_t* from, size_t bytes, uint8_t* to) {
   return static_cast<size_t>(to - begin);
 }
 
-#if PODIUM_AVX2
+#if PODIUM_X86
 
 // Writes up to 32 bytes more than it returns.
 PODIUM_TARGET_AVX2 size_t unstuff_avx2(const uint8_t* from, size_t bytes, uint8_t* to) {

@@ -8,7 +8,7 @@
 
 #include "kernels.h"
 
-#if PODIUM_AVX2
+#if PODIUM_X86
 #include <immintrin.h>
 #endif
 
@@ -34,7 +34,7 @@ void rgb_from_grey_plain(const uint8_t* y, int n, uint8_t* rgb) {
   for (int i = 0; i < n; ++i, rgb += 3) rgb[0] = rgb[1] = rgb[2] = y[i];
 }
 
-#if PODIUM_AVX2
+#if PODIUM_X86
 
 namespace {
 

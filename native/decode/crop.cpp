@@ -81,7 +81,8 @@ void cut(const uint8_t* pixels, const Rect& have, int w, int h, const Rect& box,
   if (box.w == out_size && box.h == out_size) {
     copy_square(corner, stride, flip, out_size, out);
   } else {
-    (scratch.plain ? resize_portable : resize)(corner, stride, box.w, box.h, flip, out_size, out, scratch.resize);
+    (scratch.flags & PODIUM_PLAIN ? resize_portable : resize)(corner, stride, box.w, box.h, flip, out_size, out,
+                                                              scratch.resize);
   }
 }
 

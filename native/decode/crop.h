@@ -17,7 +17,7 @@ struct Scratch {
   Memory<uint8_t> decoded, reflected;
   ResizeScratch resize;
   BaselineScratch baseline;
-  bool plain = false;  // no vector kernels, whatever the processor
+  int32_t flags = 0;  // of podium_flags: which kernels
 };
 
 // PODIUM_OK, or why this box cannot be cut from a w × h image.

@@ -13,7 +13,7 @@ size_t rgb_bytes(const Rect& rect) { return static_cast<size_t>(rect.w) * static
 
 // True where Podium's own decoder has the status, which is PODIUM_OK or that of the box.
 bool decode_box_here(const File& file, const Rect& box, Scratch& scratch, Decoded* decoded, int32_t* status) {
-  BaselineReader reader(scratch.baseline, kernels(scratch.plain));
+  BaselineReader reader(scratch.baseline, kernels(scratch.flags));
   decoded->stale = file.index != nullptr;
   if (!reader.open(file.jpeg, file.jpeg_bytes)) return false;
   const Header& header = reader.header();
@@ -62,7 +62,7 @@ int32_t decode_box(const File& file, const Rect& box, int32_t flags, Scratch& sc
 int32_t decode_whole(const uint8_t* jpeg, size_t jpeg_bytes, const int32_t size_wh[2], int32_t flags, uint8_t* out) {
   if (!(flags & PODIUM_LIBJPEG)) {
     const std::unique_ptr<BaselineScratch> scratch(new BaselineScratch);  // not cleared, unlike make_unique's
-    BaselineReader reader(*scratch, kernels((flags & PODIUM_PLAIN) != 0));
+    BaselineReader reader(*scratch, kernels(flags));
     if (reader.open(jpeg, jpeg_bytes)) {
       const int w = reader.header().width, h = reader.header().height;
       if (w != size_wh[0] || h != size_wh[1]) return PODIUM_SIZE_MISMATCH;
@@ -79,7 +79,7 @@ int32_t decode_whole(const uint8_t* jpeg, size_t jpeg_bytes, const int32_t size_
 int32_t build_index(const uint8_t* jpeg, size_t jpeg_bytes, int32_t flags, uint8_t* index, size_t* index_bytes) {
   if (!(flags & PODIUM_LIBJPEG)) {
     const std::unique_ptr<BaselineScratch> scratch(new BaselineScratch);  // not cleared, unlike make_unique's
-    BaselineReader reader(*scratch, kernels((flags & PODIUM_PLAIN) != 0));
+    BaselineReader reader(*scratch, kernels(flags));
     if (reader.open(jpeg, jpeg_bytes) && (*index_bytes = reader.build_index(index)) > 0) return PODIUM_OK;
   }
   JpegReader reader;

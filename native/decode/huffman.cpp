@@ -239,7 +239,7 @@ void Stream::begin_keeping() {
 bool decode_run_plain(Stream& run) { return run_one(run); }
 bool decode_two_runs_plain(Stream& first, Stream& second) { return run_two(first, second); }
 
-#if PODIUM_AVX2
+#if PODIUM_X86
 PODIUM_TARGET_AVX2 bool decode_run_avx2(Stream& run) { return run_one(run); }
 PODIUM_TARGET_AVX2 bool decode_two_runs_avx2(Stream& first, Stream& second) { return run_two(first, second); }
 #endif

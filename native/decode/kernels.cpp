@@ -1,5 +1,7 @@
 #include "kernels.h"
 
+#include "podium_native.h"
+
 namespace podium {
 
 #define PODIUM_DECLARE(twin)                                                                            \
@@ -18,21 +20,38 @@ namespace podium {
 
 PODIUM_DECLARE(plain)
 
-#if PODIUM_AVX2
+#if PODIUM_X86
 PODIUM_DECLARE(avx2)
 
+void transform_pair_avx512(int16_t*, const int16_t*, uint8_t*, size_t);
+
 namespace {
+
+constexpr Kernels with_avx512() {
+  Kernels kernels = avx2_kernels;
+  kernels.transform_pair = transform_pair_avx512;
+  return kernels;
+}
+constexpr Kernels avx512_kernels = with_avx512();
+
 bool has_avx2() {
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 }
+
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
 }  // namespace
 
-const Kernels& kernels(bool plain) {
-  static const bool avx2 = has_avx2();
-  return avx2 && !plain ? avx2_kernels : plain_kernels;
+const Kernels& kernels(int32_t flags) {
+  static const bool avx2 = has_avx2(), avx512 = has_avx512();
+  if (!avx2 || flags & PODIUM_PLAIN) return plain_kernels;
+  return avx512 && !(flags & PODIUM_AVX2) ? avx512_kernels : avx2_kernels;
 }
 #else
-const Kernels& kernels(bool) { return plain_kernels; }
+const Kernels& kernels(int32_t) { return plain_kernels; }
 #endif
 
 }  // namespace podium

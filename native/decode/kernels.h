@@ -1,13 +1,15 @@
 // The inner loops, twice: for processors with AVX2 and BMI2, and in plain C++ for all others. Both give the same bits.
-// `kernels(plain)` picks the set once per call; `plain` asks for the second whatever the processor, for tests.
+// Where 16 registers are too few, AVX-512 has the same loop with 32. `kernels(flags)` picks the set once per call;
+// flags (see podium_native.h) ask for one of less whatever the processor, for tests.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#define PODIUM_AVX2 1
+#define PODIUM_X86 1
 #define PODIUM_TARGET_AVX2 [[gnu::target("avx2,bmi,bmi2")]]
+#define PODIUM_TARGET_AVX512 [[gnu::target("avx2,bmi,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]]
 #endif
 
 #define PODIUM_INLINE [[gnu::always_inline]] inline
@@ -33,6 +35,6 @@ struct Kernels {
   void (*rgb_from_grey)(const uint8_t* y, int n, uint8_t* rgb);
 };
 
-const Kernels& kernels(bool plain);
+const Kernels& kernels(int32_t flags);
 
 }  // namespace podium

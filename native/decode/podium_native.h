@@ -43,6 +43,7 @@ enum podium_status {
 enum podium_flags {
   PODIUM_LIBJPEG = 1, /* libjpeg decodes every file, not only those that Podium's own decoder leaves to it */
   PODIUM_PLAIN = 2,   /* plain C++, even where the processor has AVX2 */
+  PODIUM_AVX2 = 4,    /* AVX2 at most, even where the processor has AVX-512 */
 };
 
 int32_t podium_native_abi(void);

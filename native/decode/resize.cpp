@@ -15,7 +15,7 @@
 #include <cstring>
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#define PODIUM_AVX2 1
+#define PODIUM_X86 1
 #include <immintrin.h>
 #endif
 
@@ -94,7 +94,7 @@ void sum_columns_portable(const int16_t* row, const Axis& axis, bool flip, int o
   }
 }
 
-#if PODIUM_AVX2
+#if PODIUM_X86
 
 [[gnu::target("avx2")]] inline void add_row_bytes(__m256i bytes, __m256i weight, __m256i& low, __m256i& high) {
   const __m256i zero = _mm256_setzero_si256();
@@ -232,7 +232,7 @@ void resize_portable(const uint8_t* pixels, size_t stride, int w, int h, bool fl
 
 void resize(const uint8_t* pixels, size_t stride, int w, int h, bool flip, int out_size, uint8_t* out,
             ResizeScratch& scratch) {
-#if PODIUM_AVX2
+#if PODIUM_X86
   static const bool avx2 = __builtin_cpu_supports("avx2");
   if (avx2) {
     build_axes(w, h, out_size, scratch);

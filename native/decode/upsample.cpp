@@ -33,7 +33,7 @@ void upsample_h1v2_plain(const uint8_t* near, const uint8_t* far, int n, int bia
 }
 void upsample_h2v2_plain(const uint8_t* near, const uint8_t* far, int n, uint8_t* to) { h2v2(near, far, n, to); }
 
-#if PODIUM_AVX2
+#if PODIUM_X86
 // The compiler makes vectors of the same lines.
 PODIUM_TARGET_AVX2 void upsample_h2v1_avx2(const uint8_t* near, int n, uint8_t* to) { h2v1(near, n, to); }
 PODIUM_TARGET_AVX2 void upsample_h1v2_avx2(const uint8_t* near, const uint8_t* far, int n, int bias, uint8_t* to) {

@@ -96,11 +96,12 @@ void check_same(const Work& work, const Outcome& a, const Outcome& b, const char
   broken(work.mutant, "decoders differ");
 }
 
-// Against libjpeg: our own decoder, in AVX2 and plain, with all sorts of indexes.
+// Against libjpeg: our own decoder, as the processor allows, in AVX2 and plain, with all sorts of indexes.
 Outcome check_decoders(const Work& work, const Bytes& other, Random& random) {
   const Outcome reference = decode(work, PODIUM_LIBJPEG, nullptr);
-  check_same(work, reference, decode(work, 0, nullptr), "AVX2");
+  check_same(work, reference, decode(work, 0, nullptr), "our own");
   if (work.box_pixels() > max_timed_pixels) return reference;  // seconds of resizing each, and nothing new
+  check_same(work, reference, decode(work, PODIUM_AVX2, nullptr), "AVX2");
   check_same(work, reference, decode(work, PODIUM_PLAIN, nullptr), "plain C++");
 
   const Bytes own = index_of(work.file);

@@ -64,7 +64,7 @@ void no_grey(const uint8_t*, int, uint8_t*) {}
 
 class Bench {
  public:
-  Bench() : uncoloured_(kernels(false)), untransformed_(kernels(false)) {
+  Bench() : uncoloured_(kernels(0)), untransformed_(kernels(0)) {
     for (Kernels* some : {&uncoloured_, &untransformed_}) {
       some->upsample_h2v1 = no_h2v1;
       some->upsample_h1v2 = no_h1v2;
@@ -82,7 +82,7 @@ class Bench {
     part("open", sample, box, nullptr);
     part("huffman", sample, box, &untransformed_);
     part("idct", sample, box, &uncoloured_);
-    part("colour", sample, box, &kernels(false));
+    part("colour", sample, box, &kernels(0));
   }
 
   std::map<std::string, double> total;  // seconds
@@ -105,7 +105,7 @@ class Bench {
   // Up to some stage, with the index; without kernels, only what comes before the first code.
   void part(const char* name, const Sample& sample, const Rect& box, const Kernels* some) {
     const double begin = seconds();
-    BaselineReader reader(scratch_.baseline, some ? *some : kernels(false));
+    BaselineReader reader(scratch_.baseline, some ? *some : kernels(0));
     SeekIndex index;
     const bool opened =
         reader.open(sample.file.data(), sample.file.size()) &&

@@ -1,6 +1,6 @@
 """Podium's own decoder against libjpeg-turbo, bit for bit: every sampling, odd sizes, qualities, tables and
-coefficients, whole images and crops, with the seek index and without, in AVX2 and in plain C++. Where the native
-library was not built there is nothing to test.
+coefficients, whole images and crops, with the seek index and without, in AVX-512 (where the processor has it), AVX2
+and plain C++. Where the native library was not built there is nothing to test.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from podium.data.decode import Buffers, DecodeError, Status, native
 from podium.data.decode.buffers import view
 from podium.data.decode.status import Crops, Int32
 
-OURS = {"native": native.own, "plain": native.NativeDecoder(native.PLAIN)}
+OURS = {"native": native.own, "avx2": native.NativeDecoder(native.AVX2), "plain": native.NativeDecoder(native.PLAIN)}
 SAMPLINGS = {"444": (1, 1), "422": (2, 1), "440": (1, 2), "420": (2, 2)}
 
 

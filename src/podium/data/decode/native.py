@@ -17,7 +17,7 @@ from podium.data.decode.status import Crops, DecodeError, Int32, Status, Uint8
 LIBRARY_NAME = "libpodium_native.so"
 _ABI = 2
 
-LIBJPEG, PLAIN = 1, 2  # podium_flags
+LIBJPEG, PLAIN, AVX2 = 1, 2, 4  # podium_flags
 
 _POINTER, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32
 
