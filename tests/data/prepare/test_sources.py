@@ -411,7 +411,8 @@ def test_webdataset_samples_without_a_partner_are_refused(tmp_path: Path) -> Non
     kind, rows = _archive(tmp_path, "a.tar", tar_bytes(members))
     assert kind == "webdataset"
     no_label = "no label beside the image"
-    refused = dict.fromkeys(("b.jpg", "d.jpg", "e.jpg", "f.jpg"), no_label) | {"c": "no image beside its label"}
+    refused = dict.fromkeys(("b.jpg", "e.jpg"), no_label) | {"c": "no image beside its label"}
+    refused |= {"d.jpg": "its JSON is not readable", "f.jpg": "a class number beyond 0 … 999,999"}
     assert _refusals(rows) == refused
     good = [(row["name"], row["number"], row["class_name"]) for row in rows.to_pylist() if not row["refused"]]
     assert good == [("a.jpg", 1, None), ("x/a.jpg", None, "cat")]
@@ -527,8 +528,8 @@ def test_a_length_that_lies_is_not_believed(tmp_path: Path) -> None:
     [
         ({"image/class/label": 1}, "no feature image/encoded"),
         ({"image/encoded": 5, "image/class/label": 1}, "no feature image/encoded"),
-        ({"image/encoded": b"x"}, "no class number in image/class/label"),
-        ({"image/encoded": b"x", "image/class/label": -1}, "no class number in image/class/label"),
+        ({"image/encoded": b"x"}, "no class number from 0 to 999,999 in image/class/label"),
+        ({"image/encoded": b"x", "image/class/label": -1}, "no class number from 0 to 999,999 in image/class/label"),
     ],
 )
 def test_records_without_image_or_label_are_refused(tmp_path: Path, features: dict[str, Any], reason: str) -> None:

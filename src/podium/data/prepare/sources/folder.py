@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from podium.data.prepare.sources.find import REST, SourceFile, choose_split, split_of_folder
 from podium.data.prepare.sources.rows import Rows
+from podium.errors import UserError
 
 
 def scan_folder(files: Sequence[SourceFile]) -> pa.Table:
@@ -35,9 +36,21 @@ def place(names: Sequence[str], given: str | None, named: str | None = None) -> 
         paths = [path[1:] for path in paths]
     if any(len(path) >= 3 and split_of_folder(path[0]) for path in paths):
         folders = [split_of_folder(path[0]) for path in paths]
+        _check_layout(names, folders)
         splits = [choose_split(given, folder) if folder else "" for folder in folders]
         return [(split, path[1] if len(path) >= 3 else None) for split, path in zip(splits, paths, strict=True)]
     return [(choose_split(given, named), path[0] if len(path) >= 2 else None) for path in paths]
+
+
+def _check_layout(names: Sequence[str], folders: Sequence[str | None]) -> None:
+    """A few stray images are left out by name; where they are the most, it is the layout that was not understood."""
+    outside = [name for name, folder in zip(names, folders, strict=True) if not folder]
+    if 2 * len(outside) > len(names):
+        inside = next(name for name, folder in zip(names, folders, strict=True) if folder)
+        raise UserError(
+            f"{len(names) - len(outside):,} images lie in split folders ({inside} for one) and {len(outside):,} beside "
+            f"them ({outside[0]} for one); move all into split folders, or none"
+        )
 
 
 def refusal(split: str | None, class_name: str | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from podium.data.prepare.sources.rows import Rows
+from podium.data.prepare.sources.rows import CLASSES_MAX, Rows
 from podium.errors import UserError
 from podium.host.files import NO_ROOM, replacing
 
@@ -37,15 +37,18 @@ def scan_parquet(path: str, file_name: str, split: str | None, *, unpacked: Path
                         rows.refuse(name, "no label", split)
                     elif classes and not 0 <= label < len(classes):
                         rows.refuse(name, f"label {label}, but {len(classes)} classes", split)
+                    elif not isinstance(label, str) and not 0 <= label < CLASSES_MAX:
+                        rows.refuse(name, f"label {label}, not from 0 to {CLASSES_MAX - 1:,}", split)
                     else:
                         number, class_name = (None, label) if isinstance(label, str) else (label, None)
                         rows.add(name, offset, len(image), split=split, number=number, class_name=class_name)
                         offset += file.write(image)
         return classes, rows.table()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # ValueError: text that is not UTF-8
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             raise
-        raise UserError(f"{file_name} is not readable Parquet ({error}); get a whole copy of it") from error
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{file_name} is not readable Parquet ({reason}); get a whole copy of it") from error
 
 
 def _images(column: Any) -> tuple[list[bytes | None], list[str | None]]:
@@ -53,13 +56,14 @@ def _images(column: Any) -> tuple[list[bytes | None], list[str | None]]:
     if not pa.types.is_struct(column.type):
         return column.to_pylist(), [None] * len(column)
     fields = dict(zip((field.name for field in column.type), column.flatten(), strict=True))
-    return fields["bytes"].to_pylist(), fields["path"].to_pylist() if "path" in fields else [None] * len(column)
+    paths = fields["path"].to_pylist() if "path" in fields and pa.types.is_string(fields["path"].type) else None
+    return fields["bytes"].to_pylist(), paths or [None] * len(column)
 
 
 def _columns(schema: pa.Schema, file_name: str) -> tuple[str, str]:
     def is_image(kind: pa.DataType) -> bool:
         if pa.types.is_struct(kind):
-            return kind.get_field_index("bytes") >= 0
+            return kind.get_field_index("bytes") >= 0 and is_image(kind.field("bytes").type)
         return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
     images = [field.name for field in schema if is_image(field.type)]

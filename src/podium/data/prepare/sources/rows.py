@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
         ("refused", _CODED),  # the reason, where the image cannot be used
     ]
 )
-_CLASSES_MAX = 1_000_000
+CLASSES_MAX = 1_000_000
 
 
 class Rows:
@@ -126,7 +126,7 @@ def _keep_numbers(
     least, most = int(numbers.min()), int(numbers.max())
     first = int(one_based and least >= 1)
     count = max(len(known), most + 1 - first)
-    if least < 0 or count > _CLASSES_MAX:
+    if least < 0 or count > CLASSES_MAX:
         raise UserError(f"class numbers go from {least} to {most}; they have to count up from 0")
     classes = [*known, *(str(number + first) for number in range(len(known), count))]
     labels = (numbers - first).astype(np.int32)

@@ -3,7 +3,6 @@ belong together. Nothing is ever extracted: a scan notes where in the archive ea
 
 import json
 import re
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -12,10 +11,12 @@ import pyarrow as pa
 
 from podium.data.prepare.sources.find import choose_split, is_image, split_in_name
 from podium.data.prepare.sources.folder import place, refusal
-from podium.data.prepare.sources.rows import Rows
+from podium.data.prepare.sources.rows import CLASSES_MAX, Rows
+from podium.data.prepare.sources.tar_headers import Damaged, Header, headers
 from podium.errors import UserError
 
 _LABEL_BYTES_MAX = 2**20
+_CLASS_NAME_MAX = 1000  # characters
 _LABEL_KEYS = ("label", "cls", "class", "class_id", "class_name")
 
 
@@ -48,37 +49,30 @@ def scan_tar(path: str, archive_name: str, given: str | None) -> tuple[str, pa.T
 def _members(file: BinaryIO, archive_name: str, rows: Rows) -> Iterator[_Member]:
     """The regular files. What could only do harm, or is cut off, is refused by name."""
     file_bytes = file.seek(0, 2)
-    file.seek(0)
     try:
-        tar = tarfile.TarFile(fileobj=file)
-    except (tarfile.TarError, ValueError) as error:
-        raise UserError(f"{archive_name} is not a readable tar ({error}); get a whole copy of it") from error
-    while (member := _next(tar)) is not None:
-        parts = [part for part in member.name.replace("\\", "/").split("/") if part != "."] or [""]
-        if member.isdir():
-            continue
-        if parts[0] == "" or ".." in parts:
-            rows.refuse(member.name, "its path climbs out of the archive")
-        elif member.issym() or member.islnk():
-            rows.refuse(member.name, "a link")
-        elif not member.isreg() or member.issparse():
-            rows.refuse(member.name, "not a regular file")
-        elif member.offset_data + member.size > file_bytes:
-            rows.refuse(member.name, "truncated: the archive ends inside it")
-        elif not parts[-1].startswith("."):
-            yield _Member("/".join(parts), member.offset_data, member.size)
-    # tarfile takes a damaged header for the end; the real end is a block of zeros.
-    file.seek(min(tar.offset, file_bytes))
-    if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        rows.refuse(archive_name, f"the archive is damaged or cut off at byte {min(tar.offset, file_bytes)}")
+        for header in headers(file):
+            parts = [part for part in header.name.replace("\\", "/").split("/") if part != "."] or [""]
+            if header.folder:
+                continue
+            if reason := header.refused or _harm(header, parts):
+                rows.refuse(header.name, reason)
+            elif header.offset + header.bytes > file_bytes:
+                rows.refuse(header.name, "truncated: the archive ends inside it")
+            elif not parts[-1].startswith("."):
+                yield _Member("/".join(parts), header.offset, header.bytes)
+    except Damaged as damaged:
+        at = int(damaged.args[0])
+        if at == 0:
+            raise UserError(f"{archive_name} is not a readable tar; get a whole copy of it") from None
+        rows.refuse(archive_name, f"the archive is damaged or cut off at byte {at}")
 
 
-def _next(tar: tarfile.TarFile) -> tarfile.TarInfo | None:
-    tar.members = []  # type: ignore[attr-defined]  # else it keeps every header in memory
-    try:
-        return tar.next()
-    except (tarfile.TarError, ValueError):  # ValueError: numbers in a header that are none
-        return None
+def _harm(header: Header, parts: list[str]) -> str | None:
+    if parts[0] == "" or ".." in parts:
+        return "its path climbs out of the archive"
+    if header.link:
+        return "a link"
+    return None if header.regular else "not a regular file"
 
 
 def _key(member: _Member) -> tuple[str, str]:
@@ -92,20 +86,24 @@ def _add_samples(file: BinaryIO, members: list[_Member], split: str | None, *, r
     samples: dict[str, dict[str, _Member]] = {}
     for member in members:
         key, ending = _key(member)
-        samples.setdefault(key, {})[ending] = member
+        first = samples.setdefault(key, {}).setdefault(ending, member)
+        if first is not member:
+            rows.refuse(member.name, f"a second {ending} of the sample {key}: the first is used", split)
     for key, sample in samples.items():
         image = next((member for member in sample.values() if is_image(member.name)), None)
         if image is None:
             rows.refuse(key, "no image beside its label", split)
             continue
-        number, class_name = _label(file, sample)
-        if number is None and class_name is None:
-            rows.refuse(image.name, "no label beside the image", split)
+        try:
+            number, class_name = _label(file, sample)
+        except ValueError as error:
+            rows.refuse(image.name, str(error), split)
         else:
             rows.add(image.name, image.offset, image.bytes, split=split, number=number, class_name=class_name)
 
 
 def _label(file: BinaryIO, sample: dict[str, _Member]) -> tuple[int | None, str | None]:
+    """(number, None) or (None, name). Raises ValueError."""
     found: object = None
     if "cls" in sample:
         found = _read(file, sample["cls"]).decode(errors="replace").strip()
@@ -113,14 +111,18 @@ def _label(file: BinaryIO, sample: dict[str, _Member]) -> tuple[int | None, str 
         try:
             fields = json.loads(_read(file, sample["json"]))
         except (ValueError, RecursionError):
-            return None, None
+            raise ValueError("its JSON is not readable") from None
         if isinstance(fields, dict):
             found = next((fields[key] for key in _LABEL_KEYS if key in fields), None)
-    if isinstance(found, str) and re.fullmatch(r"-?[0-9]{1,9}", found):
-        found = int(found)
-    if isinstance(found, int) and not isinstance(found, bool) and 0 <= found < 2**31:
+    if isinstance(found, str) and re.fullmatch(r"-?[0-9]+", found):
+        found = int(found) if len(found) < 20 else 2**63
+    if isinstance(found, str) and 0 < len(found) <= _CLASS_NAME_MAX:
+        return None, found
+    if isinstance(found, int) and not isinstance(found, bool):
+        if not 0 <= found < CLASSES_MAX:
+            raise ValueError(f"a class number beyond 0 … {CLASSES_MAX - 1:,}")
         return found, None
-    return None, found if isinstance(found, str) and found else None
+    raise ValueError("no label beside the image")
 
 
 def _read(file: BinaryIO, member: _Member) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from podium.data.prepare.sources.crc32c import masked_crc32c
-from podium.data.prepare.sources.rows import Rows
+from podium.data.prepare.sources.rows import CLASSES_MAX, Rows
 
 Span = tuple[int, int]
 """Where a byte string begins and ends."""
@@ -39,8 +39,8 @@ def scan_tfrecord(path: str, file_name: str, split: str | None) -> tuple[bool, p
             numbers = features.get(_IMAGENET_LABEL) or features.get("label")
             if not images or isinstance(images[0], int):
                 raise ValueError("no feature image/encoded")
-            if not numbers or not isinstance(numbers[0], int) or not 0 <= numbers[0] < 2**31:
-                raise ValueError(f"no class number in {_IMAGENET_LABEL}")
+            if not numbers or not isinstance(numbers[0], int) or not 0 <= numbers[0] < CLASSES_MAX:
+                raise ValueError(f"no class number from 0 to {CLASSES_MAX - 1:,} in {_IMAGENET_LABEL}")
         except ValueError as error:
             rows.refuse(name, str(error), split)
             continue
