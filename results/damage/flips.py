@@ -1,5 +1,5 @@
-"""One byte changed at a time, in every file of a prepared directory and of a finished run: is it named by `podium verify`,
-and is what it does not name without effect? Prints JSON.
+"""One byte changed at a time, in every file of a prepared directory and of a finished run: is it named by `podium
+verify`, and is what it does not name without effect? Prints JSON.
 
     python results/damage/flips.py [--count 1000] [--seed 0]      (so many in each of the two)
 """

@@ -1,6 +1,6 @@
-"""Files of each kind that Podium reads, changed at random, 10,000 each: read in a process of its own that has 10 s for a
-file and 2 GiB of memory beyond what it starts with. Counts how each ended: read, refused in one line, or badly. Prints
-JSON.
+"""Files of each kind that Podium reads, changed at random, 10,000 each: read in a process of its own that has 10 s for
+a file and 2 GiB of memory beyond what it starts with. Counts how each ended: read, refused in one line, or badly.
+Prints JSON.
 
     python results/damage/mutants.py [--count 10000] [--seed 0]
 """
