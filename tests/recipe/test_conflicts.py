@@ -23,7 +23,7 @@ def recipe(**changes):
          r"max_lost_steps=5 cannot be kept with steps_per_dispatch=3; use 6 or more"),
         ({"schedule": {"decay": "steps", "warmup_epochs": 1, "at_epochs": [1, 9]}},
          {"schedule": {"decay": "steps", "warmup_epochs": 1, "at_epochs": [1, 10]}}, r"ascend, .* below epochs=10"),
-        ({"model": {"norm_span": 16}}, {"model": {"norm_span": 12}}, r"not divisible by .*=12; use a span such as 4"),
+        ({"model": {"norm_span": 16}}, {"model": {"norm_span": 12}}, r"norm_span=16 or 32, or --set batch_global=36"),
         ({"label_smoothing": 0.0}, {"label_smoothing": 1.0}, r"label_smoothing=1.0 must be"),
         ({"seed": 0}, {"seed": -1}, r"seed=-1 must"),
     ],
@@ -49,3 +49,25 @@ def test_steps_are_whole_dispatches_nearest_to_the_epochs(epochs, per_dispatch, 
     changes = {"schedule": {"decay": "cosine", "warmup_epochs": 0}, "max_lost_steps": 200}
     made = recipe(epochs=epochs, steps_per_dispatch=per_dispatch, **changes).for_data(3, 96, 22)
     assert made.train_steps == steps
+
+
+@pytest.mark.parametrize(
+    ("batch", "span", "advice"),
+    [
+        (50, 32, "use --set model.norm_span=25 or 50, or --set batch_global=64"),
+        (96, 64, "use --set model.norm_span=32 or 48, or --set batch_global=128"),
+        (7, 4, "use --set model.norm_span=7, or --set batch_global=8"),
+        (60, 8, "use --set model.norm_span=10 or 12, or --set batch_global=64"),
+    ],
+)
+def test_a_span_that_does_not_fit_is_answered_with_some_that_learn(batch, span, advice):
+    with pytest.raises(UserError) as refused:
+        recipe(batch_global=batch, model={"norm_span": span})
+    assert str(refused.value).endswith(advice)
+    for setting in advice.removeprefix("use ").split(", or "):  # the advice works
+        key, _, values = setting.removeprefix("--set ").partition("=")
+        for value in map(int, values.split(" or ")):
+            if key == "batch_global":
+                recipe(batch_global=value, model={"norm_span": span})
+            else:
+                recipe(batch_global=batch, model={"norm_span": value})

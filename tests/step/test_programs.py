@@ -327,3 +327,18 @@ def test_a_network_with_state_that_no_step_carries_is_refused():
         build_step(small_recipe(), mesh, Dropping)
     with pytest.raises(UserError, match="the network holds"):
         parameter_shapes(small_recipe(), mesh, Dropping)
+
+
+def test_a_network_with_another_number_of_logits_than_classes_is_refused():
+    class Seven(nnx.Module):
+        def __init__(self, rngs):
+            self.classifier = nnx.Linear(3, 7, rngs=rngs)
+
+        def __call__(self, x):
+            return self.classifier(x.mean((1, 2)))
+
+    mesh = build_mesh(lay_out(Shape(1, 1), BATCH, 8), jax.devices()[:1])
+    with pytest.raises(
+        UserError, match=r"gives \[7\] numbers per image and the data has 5 classes; make its last layer 5"
+    ):
+        build_step(small_recipe(), mesh, Seven)

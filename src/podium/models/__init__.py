@@ -7,11 +7,22 @@ from flax import nnx
 
 from podium.errors import UserError
 from podium.models.batch_norm import DistributedBatchNorm
+from podium.models.freeze import check_freeze
 from podium.models.pooled import WIDTHS, PooledResNet
 from podium.models.resnet import SHAPES, Layers, NormFactory, ResNet
 from podium.recipe.schema import Model
 
-__all__ = ["DistributedBatchNorm", "NormFactory", "PooledResNet", "ResNet", "build_model", "build_norm", "check"]
+__all__ = [
+    "SHAPES",
+    "WIDTHS",
+    "DistributedBatchNorm",
+    "NormFactory",
+    "PooledResNet",
+    "ResNet",
+    "build_model",
+    "build_norm",
+    "check",
+]
 
 
 def build_norm(model: Model) -> NormFactory:
@@ -35,6 +46,7 @@ def check(model: Model, image_size: int) -> None:
     if (model.stem == "patches") != (model.name in WIDTHS):
         fitting = "patches" if model.name in WIDTHS else "conv7, space_to_depth, conv3 or fold3"
         raise UserError(f"model.stem={model.stem!r} does not fit model.name={model.name!r}; use {fitting}")
+    check_freeze(model)
     if model.name in WIDTHS and model.last_scale != Model.last_scale:
         given = f"model.last_scale={model.last_scale:g}"
         raise UserError(f"{given} does nothing with model.name={model.name!r}; leave it out")

@@ -4,7 +4,6 @@ says here what it means and which values it takes; values that cannot work toget
 """
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -104,11 +103,23 @@ class Model:
     last_scale: Annotated[
         float, "Initial scale of the last norm in each residual block. At 0 blocks start as the identity."
     ] = 0.0
+    freeze: Annotated[
+        str,
+        "Layers that keep their weights, from the image on: none, stem, stage 1 (which includes the stem), stage 2 …, "
+        "or all but classifier. For training from --weights.",
+    ] = "none"
+    freeze_norm: Annotated[
+        Literal["frozen layers", "all", "none"],
+        "Batch norms that normalise with their moving statistics while training, and keep them.",
+    ] = "frozen layers"
 
 
 Rate = Annotated[float, above(0), also_called("lr", "base_lr", "rate"), "Learning rate at the end of the warm-up."]
 Momentum = Annotated[float, at_least(0), below(1), "Share of the last update that is carried into the next."]
 Decay = Annotated[float, at_least(0), also_called("wd"), "Weight decay; batch norm and biases have none."]
+ClassifierRate = Annotated[
+    float, above(0), "The classifier's learning rate, as a multiple of the other layers'; above 1 where it is new."
+]
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,7 @@ class Sgd:
     momentum: Momentum = 0.9
     nesterov: Annotated[bool, "Whether the gradient is taken ahead of the momentum step."] = True
     weight_decay: Decay = 1e-4
+    classifier_rate: ClassifierRate = 1.0
 
 
 @dataclass(frozen=True)
@@ -136,6 +148,7 @@ class Lars:
     momentum: Momentum = 0.9
     weight_decay: Decay = 1e-4
     trust: Annotated[float, above(0), also_called("eta", "trust_coefficient"), "Trust coefficient η."] = 0.001
+    classifier_rate: ClassifierRate = 1.0
 
 
 Warmup = Annotated[
@@ -286,5 +299,17 @@ def _conflicts(r: Recipe) -> Iterator[str]:
     if r.batch_global % r.model.norm_span:
         yield (
             f"batch_global={r.batch_global} is not divisible by model.norm_span={r.model.norm_span}; "
-            f"use a span such as {math.gcd(r.batch_global, r.model.norm_span)}"
+            f"{_spans_that_fit(r.batch_global, r.model.norm_span)}"
         )
+
+
+_SPAN_LEAST = 16  # below it batch norm's statistics are so noisy that little is learned (docs/accuracy.md)
+
+
+def _spans_that_fit(batch: int, span: int) -> str:
+    """What to write instead: spans that divide the batch and are large enough to learn with, or another batch."""
+    fitting = [s for s in range(1, batch + 1) if batch % s == 0]
+    good = [s for s in fitting if s >= min(_SPAN_LEAST, span)] or fitting[-1:]
+    nearest = sorted(sorted(good, key=lambda s: abs(s - span))[:2])
+    other = span * max(1, round(batch / span))
+    return f"use --set model.norm_span={' or '.join(map(str, nearest))}, or --set batch_global={other}"

@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from podium import models
 from podium.errors import UserError
 from podium.mesh import is_cpu
+from podium.models.freeze import keep_statistics
 from podium.recipe.schema import Recipe
 from podium.step.pixels import normalise_pixels
 from podium.step.state import Batch
@@ -37,6 +38,8 @@ class Network:
         """Logits in fp32, and the statistics after this batch."""
         model = nnx.merge(self.graph, params, stats, copy=True)
         model.train() if train else model.eval()
+        if train:
+            keep_statistics(self.recipe.model, model)
         with _multiplying(self.recipe, self.mesh):
             logits = model(normalise_pixels(batch["image"], self.recipe.data, batch.get("colour")))
         return logits.astype(jnp.float32), nnx.state(model, nnx.BatchStat)
@@ -48,7 +51,26 @@ def build_network(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = 
         models.check(recipe.model, recipe.data.image_size)
         dtype = convolution_dtype(recipe, mesh)
         make_model = lambda rngs: models.build_model(recipe.model, recipe.model.classes, dtype, rngs=rngs)  # noqa: E731
-    return Network(recipe, mesh, make_model, _graph(make_model))
+        return Network(recipe, mesh, make_model, _graph(make_model))
+    network = Network(recipe, mesh, make_model, _graph(make_model))
+    _check_logits(network)
+    return network
+
+
+def _check_logits(network: Network) -> None:
+    """Whether the caller's network gives a number for each class: one that does not would train on nonsense."""
+    recipe = network.recipe
+    size, classes = recipe.data.image_size, recipe.model.classes
+    images = jax.ShapeDtypeStruct((1, size, size, 3), jnp.uint8)
+    params, stats = jax.eval_shape(network.initial)
+    shape = jax.eval_shape(
+        lambda p, s, x: network.forward(p, s, {"image": x}, train=False)[0], params, stats, images
+    ).shape
+    if classes and shape != (1, classes):
+        raise UserError(
+            f"the network gives {list(shape)[1:]} numbers per image and the data has {classes} classes; make its last "
+            f"layer {classes} wide"
+        )
 
 
 def convolution_dtype(recipe: Recipe, mesh: Mesh) -> Any:

@@ -14,6 +14,7 @@ from jax import lax
 from podium import optim
 from podium.mesh import AXES, is_cpu
 from podium.recipe.schema import Recipe
+from podium.step.layer_rates import kept_statistics, without_gradients
 from podium.step.losses import cross_entropy, hits
 from podium.step.network import Network
 from podium.step.state import Batch, Metrics, State
@@ -43,6 +44,7 @@ class Training:
         rate = jnp.asarray(self.learning_rate(state.step), jnp.float32)
         updated = self.update(state, gradients, rate, others=(stats, metrics))
         stats, metrics = updated.others
+        stats = kept_statistics(self.recipe.model, state.stats, stats)
         state = replace(updated.state, step=state.step + 1, stats=stats)
         return state, {**metrics, **updated.metrics, "learning_rate": rate}
 
@@ -51,6 +53,7 @@ class Training:
         the real ones."""
 
         def objective(params: Any) -> tuple[jax.Array, tuple[Any, Metrics]]:
+            params = without_gradients(self.recipe.model, params)
             logits, stats = self.network.forward(params, state.stats, batch, train=True)
             losses = cross_entropy(logits, batch["label"], self.recipe.label_smoothing)
             right = hits(logits, batch["label"], 1)

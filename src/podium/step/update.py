@@ -19,6 +19,7 @@ from podium import optim
 from podium.mesh import AXES, LANE_AXES, X_AXES, Y_AXES, is_cpu
 from podium.recipe.schema import Recipe
 from podium.reduce import REDUCTIONS, Reduction, Rows, TorusAxes, own_number, own_shard, plan_buckets
+from podium.step.layer_rates import Factors, rate_factors
 from podium.step.state import Metrics, State
 
 _SHARDED_FROM_CHIPS = 8
@@ -57,14 +58,16 @@ class WeightUpdate(Protocol):
 def build_update(recipe: Recipe, mesh: Mesh) -> WeightUpdate:
     """`reduce = auto` that nobody has settled by a measurement is the compiler's own."""
     rule, wire = optim.build_rule(recipe.optimizer), _WIRES[recipe.gradient_sum]
+    factors = partial(rate_factors, recipe)
     make_reduction = REDUCTIONS["xla" if recipe.reduce == "auto" else recipe.reduce]
     sums = Sums(make_reduction(TORUS_AXES, wire=wire), make_reduction(TORUS_AXES), bucket_size_bytes(recipe))
     if is_sharded(recipe, mesh.size, on_cpu=is_cpu(mesh)):
         # Chips with links of their own gain nothing from buckets, each of which is padded to whole rows for all chips.
-        return Sharded(rule, sums if is_cpu(mesh) else replace(sums, bucket_bytes=_ONE_BUCKET), mesh.size)
+        sums = sums if is_cpu(mesh) else replace(sums, bucket_bytes=_ONE_BUCKET)
+        return Sharded(rule, sums, mesh.size, factors)
     if recipe.reduce in ("auto", "xla") or mesh.size == 1:
-        return Replicated(rule, partial(_sum_by_compiler, wire=wire))
-    return Replicated(rule, sums.all)
+        return Replicated(rule, partial(_sum_by_compiler, wire=wire), factors)
+    return Replicated(rule, sums.all, factors)
 
 
 def is_sharded(recipe: Recipe, chips: int, on_cpu: bool) -> bool:
@@ -121,13 +124,15 @@ class Replicated:
 
     rule: optim.Rule
     total: Callable[[Any, Any], tuple[Any, Any]]
+    factors: Callable[[Any], Factors] = lambda _: None
     specs = State(P(), P(), P(), P(), P(), P())
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         gradients, others = self.total(gradients, others)
         new = optim.update(
-            self.rule, state.params, gradients, slots=state.slots, rate=rate, weight_norms=state.weight_norms
-        )
+            self.rule, state.params, gradients, slots=state.slots, rate=rate, factors=self.factors(state.params),
+            weight_norms=state.weight_norms,
+        )  # fmt: skip
         state = replace(state, params=new.weights, slots=new.slots, weight_norms=new.weight_norms)
         return Updated(state, others, new.metrics)
 
@@ -146,6 +151,7 @@ class Sharded:
     rule: optim.Rule
     sums: Sums
     chips: int
+    factors: Callable[[Any], Factors] = lambda _: None
 
     @property
     def specs(self) -> State:
@@ -161,6 +167,8 @@ class Sharded:
         gradient_squares = leaves.squares(own_gradients)
         if self.rule.needs_norms:  # a rule that does not may learn of them later, along with everything else
             gradient_squares = self.sums.small(gradient_squares)
+        if factors := self.factors(state.params):
+            rate = rate * leaves.of_rows(jnp.array(factors))
         own_weights, slots = self.rule(
             state.own_weights, own_gradients, state.slots, rate=rate, adapted=leaves.of_rows(leaves.adapted),
             weight_norm=leaves.of_rows(state.weight_norms), gradient_norm=leaves.of_rows(jnp.sqrt(gradient_squares)),
