@@ -4,7 +4,7 @@ import pytest
 
 from podium.errors import UserError
 from podium.recipe.reading import from_dict, from_run, load_recipe, shipped, to_dict
-from podium.recipe.schema import Lars
+from podium.recipe.schema import Lars, Steps
 
 SMALL = {
     "epochs": 2, "batch_global": 64, "model": {"norm_span": 16, "name": "resnet8"},
@@ -118,7 +118,7 @@ def test_set_takes_another_optimizer_or_schedule_in_place_of_any(name, override)
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("epochs=20", r"at_epochs=\[30\.0, 60\.0, 80\.0\] must ascend, .* below epochs=20; set schedule"),
+        ("epochs=10", r"at_epochs=\[3\.3333, 6\.6667, 8\.8889\] must ascend, from schedule\.warmup_epochs=5"),
         ("schedule.at_epochs=[60, 30]", "must ascend"),
         ("schedule.at_epochs=[30, 90]", "must ascend"),
         ("schedule.warmup_epochs=40", r"from schedule\.warmup_epochs=40"),
@@ -143,7 +143,7 @@ def test_steps_that_the_run_never_takes_are_refused(override, message):
         ("batch_size=32", r"unknown key batch_size \(did you mean batch_global\?\)"),
         ("data.label_smoothing=0.1", r"did you mean label_smoothing\?"),
         ("warmup=3", r"did you mean schedule\.warmup_epochs"),
-        ("data.mixup=0.2", r"unknown key data\.mixup; section data has image_size, crop, .*validation_images$"),
+        ("data.blur=0.2", r"unknown key data\.blur; section data has image_size, crop, .*validation_images$"),
         ("mixture=1", r"unknown key mixture; a recipe has epochs, .*, model, optimizer"),
         ("optimizer=3", r"optimizer=3 must be a section"),
         ("epochs=many", r"epochs='many' must be a number, not text"),
@@ -226,3 +226,33 @@ def test_for_data_fills_in_the_numbers_and_refuses_other_classes():
 def test_training_is_a_whole_number_of_dispatches():
     r = from_dict({**SMALL, "steps_per_dispatch": 3}).for_data(10, 640, 100)
     assert r.train_steps == 21
+
+
+@pytest.mark.parametrize(
+    ("overrides", "at"),
+    [
+        (["epochs=9"], (3.0, 6.0, 8.0)),
+        (["epochs=9", "schedule.warmup_epochs=1"], (3.0, 6.0, 8.0)),
+        (["epochs=9", "schedule.at_epochs=[7, 8]"], (7.0, 8.0)),
+        (["epochs=90"], (30.0, 60.0, 80.0)),
+    ],
+)
+def test_the_steps_of_the_learning_rate_move_with_the_epochs(overrides, at):
+    recipe = load_recipe("resnet50-256", ["schedule.warmup_epochs=0.5", *overrides])
+    assert isinstance(recipe.schedule, Steps)
+    assert recipe.schedule.at_epochs == at
+
+
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("optimizer.lr", r"\(did you mean optimizer.learning_rate\?\)"),
+        ("batch_size", r"\(did you mean batch_global\?\)"),
+        ("data.mixup", "Podium does not mix images; nearest are data.min_area, data.colour_jitter and label_smoothing"),
+        ("model.pretrained", "weights to start from are not part of a recipe; use --weights"),
+        ("ema", "--checkpoint best takes the best evaluation's"),
+    ],
+)
+def test_keys_of_other_programs_are_answered_with_what_comes_nearest(key, answer):
+    with pytest.raises(UserError, match=f"unknown key {key}.*{answer}"):
+        load_recipe("demo", [f"{key}=0.2"])

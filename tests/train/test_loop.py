@@ -75,8 +75,8 @@ def test_predict_gives_probabilities_and_names_a_broken_file(finished, small_dat
 
 
 def test_a_run_directory_with_other_work_is_left_alone(finished, small_data, tmp_path):
-    with pytest.raises(UserError, match="holds a finished run"):
-        train_recipe(small_recipe(), small_data, finished[0])
+    with pytest.raises(UserError, match=r"holds a different run \(seed 0 → 1\)"):
+        train_recipe(small_recipe(seed=1), small_data, finished[0])
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").write_text("years of work")

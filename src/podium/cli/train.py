@@ -4,33 +4,51 @@ import sys
 import time
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from podium import models
 from podium.cli import several
 from podium.cli.arguments.train import STARTED, Launch, Train
+from podium.cli.dry_run import describe
 from podium.processes import launch as processes
-from podium.recipe.reading import load_recipe
+from podium.recipe.reading import load_recipe, with_overrides
+from podium.recipe.schema import Recipe
 from podium.report.terminal import Terminal
+from podium.train import run_directory
 from podium.train.run import Limits, train_recipe
 
 
 def train(command: Train) -> dict[str, Any]:
-    recipe = load_recipe(command.recipe, command.set)
+    recipe, data = _what(command)
     models.check(recipe.model, recipe.data.image_size)
+    if command.dry_run:
+        told = describe(recipe, data, command.run, weights=command.weights, from_step=command.from_step)
+        for line in told.values() if not command.json else ():
+            print(line)
+        return told
     several.join(command)
     terminal = Terminal(quiet=command.json or not several.is_first())
     minutes_so_far = (time.monotonic() - STARTED) / 60
     max_minutes = None if command.max_minutes is None else command.max_minutes - minutes_so_far
     summary = train_recipe(
         recipe,
-        command.data,
+        data,
         command.run,
+        weights=command.weights,
         listener=terminal,
         from_step=command.from_step,
         limits=Limits(max_minutes, command.stall_minutes),
     )
     return asdict(summary)
+
+
+def _what(command: Train) -> tuple[Recipe, str | None]:
+    """The recipe and the data that are meant: those given, or those of the run that is to resume."""
+    if not command.resumes_alone:
+        return load_recipe(command.recipe, command.set), command.data
+    info = run_directory.read(Path(str(command.run)))
+    return with_overrides(info.recipe, command.set), info.data
 
 
 def launch(command: Launch) -> int:

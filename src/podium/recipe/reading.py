@@ -18,6 +18,21 @@ from podium.errors import UserError
 from podium.recipe.keys import all_keys, key_paths, right_key, sections, tag, type_in_words
 from podium.recipe.schema import Recipe
 
+_LIKE_JITTER = "nearest are data.min_area, data.colour_jitter and label_smoothing"
+_ABSENT = {
+    **dict.fromkeys(("mixup", "cutmix", "mixup_alpha", "cutmix_alpha"), f"Podium does not mix images; {_LIKE_JITTER}"),
+    **dict.fromkeys(
+        ("randaugment", "auto_augment", "autoaugment", "random_erasing"),
+        f"there is no such augmentation; {_LIKE_JITTER}",
+    ),
+    "dropout": "networks here have none; optimizer.weight_decay and label_smoothing also regularise",
+    **dict.fromkeys(("ema", "ema_decay"), "weights are not averaged; --checkpoint best takes the best evaluation's"),
+    **dict.fromkeys(
+        ("pretrained", "weights", "checkpoint"), "weights to start from are not part of a recipe; use --weights"
+    ),
+}
+"""What other programs have and a recipe has not, and what comes nearest."""
+
 
 def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
     """A shipped recipe by name, or a TOML file by path, with `key=value` overrides applied as by `--set`.
@@ -35,9 +50,32 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{name_or_file} is not valid TOML: {error}") from None
     table.setdefault("name", name)
+    epochs = table.get("epochs")
     for override in overrides:
         _apply(table, override)
+    if not any(override.startswith("schedule.at_epochs") for override in overrides):
+        _scale_steps(table, epochs)
     return _build(Recipe, table, "")
+
+
+def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    """A recipe with `key=value` overrides applied, as by `--set`."""
+    table = to_dict(recipe)
+    for override in overrides:
+        _apply(table, override)
+    if not any(override.startswith("schedule.at_epochs") for override in overrides):
+        _scale_steps(table, recipe.epochs)
+    return _build(Recipe, table, "")
+
+
+def _scale_steps(table: dict[str, Any], epochs_before: Any) -> None:
+    """Where epochs were changed, the steps of the learning rate move with them."""
+    schedule, epochs = table.get("schedule"), table.get("epochs")
+    if not isinstance(schedule, dict) or not isinstance(schedule.get("at_epochs"), list):
+        return
+    numbers = (epochs, epochs_before, *schedule["at_epochs"])
+    if epochs != epochs_before and all(isinstance(n, int | float) and n > 0 for n in numbers):
+        schedule["at_epochs"] = [round(at * epochs / epochs_before, 4) for at in schedule["at_epochs"]]
 
 
 def from_dict(table: dict[str, Any]) -> Recipe:
@@ -61,6 +99,11 @@ def to_dict(recipe: Recipe) -> dict[str, Any]:
 def shipped() -> list[str]:
     folder = resources.files("podium") / "recipe" / "shipped"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def recipe_text(name_or_file: str) -> str:
+    """The TOML of a recipe, with its comments."""
+    return _read(name_or_file)[0]
 
 
 def _read(name_or_file: str) -> tuple[str, str]:
@@ -128,6 +171,8 @@ def _unknown(key: str, cls: type, where: str) -> UserError:
         return UserError(f"{key} does nothing with {where}{field}={chosen!r}; leave it out")
     if meant := right_key(key):
         return UserError(f"unknown key {key} (did you mean {meant}?)")
+    if reason := _ABSENT.get(key.rpartition(".")[2]):
+        return UserError(f"unknown key {key}: {reason}")
     here = ", ".join(f.name for f in dataclasses.fields(cls))
     return UserError(f"unknown key {key}; {f'section {where[:-1]}' if where else 'a recipe'} has {here}")
 

@@ -20,6 +20,7 @@ class Started:
     parameters: int
     cache: str
     decoder: str
+    label_smoothing: float = 0.0
 
 
 @dataclass(frozen=True)

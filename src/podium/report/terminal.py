@@ -37,9 +37,9 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _numbers(event: events.Progress) -> str:
+def _numbers(event: events.Progress, loss: str) -> str:
     return (
-        f"epoch {event.epoch:.1f}  loss {event.metrics['loss']:.3f}  lr {event.metrics['learning_rate']:.3g}  "
+        f"epoch {event.epoch:.1f}  {loss} {event.metrics['loss']:.3f}  lr {event.metrics['learning_rate']:.3g}  "
         f"{event.images_per_second:,.0f} images/s  {bottleneck(event.input_bound)}"
     )
 
@@ -63,7 +63,7 @@ class Terminal(events.Listener):
         self._task: TaskID | None = None
         self._bars: Progress | None = None
         self._stages: dict[str, TaskID] = {}
-        self._steps = 0
+        self._steps, self._loss = 0, "loss"
         self._warned = ""
 
     def note(self, message: str) -> None:
@@ -87,6 +87,7 @@ class Terminal(events.Listener):
     def started(self, event: events.Started) -> None:
         self.close()
         self._steps = event.steps
+        self._loss = "smoothed loss" if event.label_smoothing else "loss"  # evaluation's is of plain labels
         self.console.print(
             f"[bold]{escape(printable(event.recipe))}[/]: {event.train_images:,} images, {event.classes} classes, "
             f"{event.parameters / 1e6:.2f} M parameters; batch {event.batch_global} on {event.torus} {event.platform} "
@@ -111,10 +112,10 @@ class Terminal(events.Listener):
     def progress(self, event: events.Progress) -> None:
         eta = f"ETA {duration(event.eta_seconds)}"
         if self._live is not None and self._task is not None:
-            self._live.update(self._task, completed=event.step, numbers=_numbers(event), eta=eta)
+            self._live.update(self._task, completed=event.step, numbers=_numbers(event, self._loss), eta=eta)
         elif self._clock() - self._last_line >= _PLAIN_SECONDS or event.step >= self._steps:
             self._last_line = self._clock()
-            self.console.print(f"step {event.step}/{self._steps}  {_numbers(event)}  {eta}", soft_wrap=True)
+            self.console.print(f"step {event.step}/{self._steps}  {_numbers(event, self._loss)}  {eta}", soft_wrap=True)
 
     def hosts(self, event: events.Hosts) -> None:
         about = event.warning.partition(" is ")[0]  # the figure changes from report to report

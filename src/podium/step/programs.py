@@ -47,7 +47,9 @@ class Step:
     """(state, totals, batch) → totals."""
     zero_totals: Callable[[], Metrics]
     predict: Any
-    """(state, images) → probabilities [batch, classes]."""
+    """(state, images) → probabilities [batch, classes], on one chip or as the images lie."""
+    answer: Any
+    """The same for whole batches, each chip its share."""
     packed: bool
     """Whether `train` and `evaluate` are fastest on packed images (`recipe.batch`); they take others too."""
     train_batches: NamedSharding
@@ -88,6 +90,7 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
         zero_totals=jax.jit(evaluation.zero_totals, out_shardings=everywhere),
         predict=jax.jit(evaluation.predict),
         packed=make_model is None and packs_images(recipe, on_tpu=is_tpu(mesh)),
+        answer=_on_every_chip(evaluation.predict, mesh, (specs, batch_only.spec), out_specs=batch_only.spec),
         train_batches=steps_then_batch,
         eval_batches=batch_only,
         everywhere=everywhere,
@@ -106,7 +109,12 @@ def _on_every_chip(
 
 def parameter_shapes(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> Any:
     """The weights that `build_step` would train, without their numbers; refuses the networks that it refuses."""
-    return jax.eval_shape(build_network(recipe, mesh, make_model).initial)[0]
+    return network_shapes(recipe, mesh, make_model)[0]
+
+
+def network_shapes(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> tuple[Any, Any]:
+    """Those weights and batch norm's statistics, without their numbers."""
+    return jax.eval_shape(build_network(recipe, mesh, make_model).initial)
 
 
 def batch_shapes(recipe: Recipe, step: Step, steps: int | None) -> dict[str, jax.ShapeDtypeStruct]:

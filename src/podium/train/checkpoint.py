@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -29,11 +29,12 @@ from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
 from podium.step.programs import Step
 from podium.step.state import State
-from podium.train.saved_state import leaves_by_name, leaves_on_disk, name_of, parts_by_name
+from podium.train.saved_state import Name, leaves_by_name, leaves_on_disk, name_of, parts_by_name
 
 _KEPT = 3
 _HASHES = "hashes.json"
 _METADATA = "_CHECKPOINT_METADATA"  # Orbax's
+_BEST = "best.json"
 _DAMAGED = "damaged-"
 _SLOW_DISK = 20e6  # bytes a second
 _OURS = re.compile(r"\d+(\.orbax-checkpoint-tmp.*)?")  # a step, or what Orbax writes before it is one
@@ -79,7 +80,8 @@ class Checkpoints:
         self._saving = step, time.perf_counter()
         with self._reporting():
             for old in self.steps()[: 1 - _KEPT] if jax.process_index() == 0 else ():
-                self._remove(old)
+                if old != self.best():
+                    self._remove(old)
             self._orbax.save(self._directory / str(step), args=arguments)
 
     def write_seconds(self, state: State) -> float:
@@ -99,6 +101,42 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """The steps of the checkpoints that were written to their end, ascending."""
         return complete_steps(self._directory)
+
+    def best(self) -> int | None:
+        """The kept step with the highest accuracy, as far as `note_accuracy` was told."""
+        step = self._best().get("step")
+        return step if step in self.steps() else None
+
+    def note_accuracy(self, step: int, top1: float) -> None:
+        """Remembers `step` as the best if it is; the best is kept beside the newest."""
+        before = self._best()
+        if before.get("step") not in self.steps() or top1 >= before["top1"]:
+            with reporting(self._directory / _BEST):
+                write_atomic(self._directory / _BEST, json.dumps({"step": step, "top1": top1}))
+
+    def _best(self) -> dict[str, Any]:
+        try:
+            return json.loads((self._directory / _BEST).read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def choose(self, which: Literal["newest", "best"] | int, say: Callable[[str], None]) -> int:
+        """The step of the checkpoint that is meant, if it is there and whole."""
+        kept = ", ".join(map(str, self.steps())) or "none"
+        if which == "newest":
+            step = self.newest_good(say)
+            if step is None:
+                raise UserError(
+                    f"{self.run} has no good checkpoint yet; resume its training with podium train --run {self.run}"
+                )
+            return step
+        step = self.best() if which == "best" else which
+        if step is None:
+            raise UserError(f"{self.run} does not know its best checkpoint, as it was not evaluated; kept are {kept}")
+        if step not in self.steps():
+            raise UserError(f"{self.run} has no checkpoint of step {step}; kept are {kept}")
+        self._verify(step)
+        return step
 
     def newest_good(self, say: Callable[[str], None] = lambda _: None) -> int | None:
         """The newest step whose files match their hashes; each that does not is reported through `say`."""
@@ -154,8 +192,7 @@ class Checkpoints:
     def load(self, step: int, like: State) -> State:
         """The portable state saved at `step`, laid out on devices as `like` (arrays or shapes with shardings). Norms of
         the weights that the checkpoint lacks are None, slots that it lacks are zero."""
-        arguments = ocp.args.Composite(state=ocp.args.StandardRestore())
-        saved = leaves_on_disk(self._orbax.restore(self._directory / str(step), args=arguments)["state"])
+        saved = self.leaves(step)
         wanted = leaves_by_name(parts_by_name(like))
         network = [
             {name: leaf.shape for name, leaf in leaves.items() if name[0] in ("step", "params", "stats")}
@@ -168,7 +205,16 @@ class Checkpoints:
             )
         if ("weight_norms",) not in saved:
             like = replace(like, weight_norms=None)
-        return jax.tree_util.tree_map_with_path(lambda path, leaf: _on_devices(saved.get(name_of(path)), leaf), like)
+        return jax.tree_util.tree_map_with_path(lambda path, leaf: on_devices(saved.get(name_of(path)), leaf), like)
+
+    def leaves(self, step: int) -> dict[Name, Any]:
+        """All that was saved at `step`, by name, in host memory."""
+        arguments = ocp.args.Composite(state=ocp.args.StandardRestore())
+        return leaves_on_disk(self._orbax.restore(self._directory / str(step), args=arguments)["state"])
+
+    def fingerprint(self, step: int) -> str:
+        """SHA-256 of the list of its files' hashes."""
+        return sha256(self._directory / str(step) / _HASHES)
 
     def about(self, step: int) -> dict[str, Any]:
         arguments = ocp.args.Composite(about=ocp.args.JsonRestore())
@@ -255,7 +301,8 @@ def _without_late_writers(problem: "sys.UnraisableHookArgs") -> None:
         _report(problem)
 
 
-def _on_devices(value: np.ndarray | None, like: Any) -> jax.Array:
+def on_devices(value: np.ndarray | None, like: Any) -> jax.Array:
+    """`value` laid out as `like` is; zeros if there is none."""
     numbers = np.zeros(like.shape, like.dtype) if value is None else value
     return jax.make_array_from_callback(numbers.shape, like.sharding, lambda index: numbers[index])
 

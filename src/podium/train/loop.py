@@ -17,13 +17,16 @@ from podium.data.input.loader import TrainLoader
 from podium.data.input.prefetch import Feed, local_rows
 from podium.errors import Stopped, UserError
 from podium.processes import agree
+from podium.processes.join import is_first
 from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
 from podium.report import events
 from podium.step.programs import Step, batch_shapes
 from podium.step.state import State
 from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
+from podium.train.data_warnings import data_warnings
 from podium.train.evaluate import Evaluator
+from podium.train.initial_weights import first_state
 from podium.train.meter import Meter
 from podium.train.setup import Setup
 from podium.train.stop import Pace, Stopper, Vote, reserve_seconds
@@ -96,8 +99,10 @@ class TrainingLoop:
             note = self._listener.note
             self._state = restored(self._checkpoints, first_step, self._step, recipe=self._recipe, note=note)
         else:
-            self._state = self._step.init()
+            self._state = first_state(self._step, setup.weights)
         self._listener.started(_started(setup, self._state, cache_level))
+        for warning in data_warnings(self._recipe, setup.images, setup.validation):
+            self._listener.note(warning)
         if setup.changes:
             self._listener.note(f"resumes with {', '.join(setup.changes)}")
         budget = setup.budgets.validation_bytes
@@ -149,6 +154,8 @@ class TrainingLoop:
             self._state, after, epoch, program=self._programs.evaluate, between_batches=between
         )
         self._evaluation = evaluation
+        if is_first():
+            self._checkpoints.note_accuracy(after, evaluation.top1)
         self._listener.evaluated(evaluation)
 
     def _between_batches(self, after: int, owed: bool) -> None:
@@ -237,4 +244,5 @@ def _started(setup: Setup, state: State, cache_level: str) -> events.Started:
         parameters=sum(p.size for p in jax.tree.leaves(state.params)),
         cache=cache_level,
         decoder=decode.backend_reason(),
+        label_smoothing=recipe.label_smoothing,
     )

@@ -15,10 +15,11 @@ from podium.processes.join import is_first
 from podium.recipe.schema import Recipe
 from podium.report import events
 from podium.report.files import JsonLines, TensorBoard
+from podium.report.starts import Starts
 from podium.step.network import ModelFactory
 from podium.train import run_directory
 from podium.train.loop import TrainingLoop, evaluation_steps
-from podium.train.setup import Setup, set_up
+from podium.train.setup import AlreadyFinished, Setup, set_up
 from podium.train.stop import Stopper
 from podium.train.watchdog import Watchdog
 
@@ -47,6 +48,7 @@ def train_recipe(
     data: str | Path | None = None,
     run: str | Path | None = None,
     *,
+    weights: str | Path | None = None,
     make_model: ModelFactory | None = None,
     listener: events.Listener | None = None,
     from_step: int | None = None,
@@ -56,6 +58,9 @@ def train_recipe(
 
     `data` is a prepared directory, or any source that `podium prepare` takes, which is then prepared into the user's
     cache directory first; None stands for the demo's images. `run` is by default runs/RECIPE-TIME.
+
+    `weights` is what training starts from: a safetensors file with torchvision's names, a folder with one
+    (model.safetensors), or the directory of another run. The classifier is new where the classes differ.
 
     A `run` that was stopped resumes from its last checkpoint, or with `from_step` from an earlier one, and may then
     take a different course. `make_model(rngs)` trains a network of your own. A signal or `limits.max_minutes` ends
@@ -71,8 +76,28 @@ def train_recipe(
     listener = listener or events.Listener()
     prepared = agree.once_per_host(lambda: str(locate(data, say=listener.note, progress=listener.preparing)))
     run = Path(agree.on_first(lambda: str(run or f"runs/{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")))
+    opened = set_up(
+        recipe, prepared, run, weights=weights, from_step=from_step, make_model=make_model, note=listener.note
+    )
+    try:
+        return _train(opened, run, listener, deadline=deadline, limits=limits)
+    except AlreadyFinished as finished:
+        listener.note(f"{run} is finished already; --set epochs=… extends it, --from-step goes back")
+        summary = events.Summary(**finished.summary)
+        listener.finished(summary)
+        return summary
+
+
+def _train(
+    opened: contextlib.AbstractContextManager[Setup],
+    run: Path,
+    listener: events.Listener,
+    *,
+    deadline: float | None,
+    limits: Limits,
+) -> events.Summary:
     with (
-        set_up(recipe, prepared, run, from_step=from_step, make_model=make_model, note=listener.note) as setup,
+        opened as setup,
         Stopper(deadline) as stopper,
         Watchdog(run, limits.stall_minutes) as watchdog,
         setup.checkpoints,
@@ -90,4 +115,4 @@ def _with_records(listener: events.Listener, setup: Setup) -> events.Listener:
         return events.Listener()
     run, first_step = setup.run, setup.first_step
     lines = JsonLines(run, first_step, evaluates_first=first_step in evaluation_steps(setup.recipe))
-    return events.Broadcast(listener, lines, TensorBoard(run, first_step))
+    return events.Broadcast(listener, lines, TensorBoard(run, first_step), Starts(run))

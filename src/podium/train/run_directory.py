@@ -35,6 +35,8 @@ class RunInfo:
     classes: tuple[str, ...]
     changes: tuple[dict[str, Any], ...] = ()
     """Each restart that changed something: after which step, and what."""
+    weights: dict[str, str] | None = None
+    """Where the weights that it started from are, and their SHA-256; None if it started from random ones."""
 
 
 # They change when and where things happen, never which images a step sees or what it computes with them (sums over
@@ -45,6 +47,8 @@ _MACHINE = (
 )  # fmt: skip
 # These cannot change even with --from-step: the checkpoint's shapes and the meaning of a step hang on them.
 _FIXED = ("model", "batch_global", "steps_per_dispatch", "data.train_images", "data.validation_images")
+_LENGTH = ("epochs", "schedule.at_epochs")  # what a run that has ended may be extended by
+_FREE = ("model.freeze",)  # which layers learn is part of the course
 _RUN, _LOCK = "run.json", "lock"
 _FIELDS_OF_0_1 = {"recipe", "data", "data_hash", "classes", "changes"}  # which had no hash of themselves
 _LEASE_SECONDS = 120.0  # for so long a file server may keep the lock of a host that has crashed
@@ -52,29 +56,50 @@ _LEASE_SECONDS = 120.0  # for so long a file server may keep the lock of a host 
 
 @contextlib.contextmanager
 def claimed(
-    run: Path, recipe: Recipe, images: ImageSet, *, from_step: int | None, say: Callable[[str], None]
+    run: Path,
+    recipe: Recipe,
+    images: ImageSet,
+    *,
+    from_step: int | None,
+    weights: dict[str, str] | None,
+    say: Callable[[str], None],
 ) -> Iterator[list[str]]:
     """Holds the run while the `with` lasts, and gives what `claim` returns. Nothing is written to a directory that
     holds something else, and nothing but the lock before it is held: of two that start at once, one is refused."""
     _refuse_others(run, from_step)
     with hold(run, say):
-        yield claim(run, recipe, images, from_step=from_step)
+        yield claim(run, recipe, images, from_step=from_step, weights=weights)
 
 
-def claim(run: Path, recipe: Recipe, images: ImageSet, *, from_step: int | None = None) -> list[str]:
-    """Makes the run, or finds that it is this very one, unfinished. Returns what differs and may: what belongs to the
-    machine, and with `from_step` also the course that training takes from that step on."""
-    info = RunInfo(recipe, str(images.directory.absolute()), images.content_hash, images.classes)
+def claim(
+    run: Path,
+    recipe: Recipe,
+    images: ImageSet,
+    *,
+    from_step: int | None = None,
+    weights: dict[str, str] | None = None,
+) -> list[str]:
+    """Makes the run, or finds that it is this very one, unfinished or extended. Returns what differs and may: what
+    belongs to the machine, and with `from_step` also the course that training takes from that step on."""
+    info = RunInfo(recipe, str(images.directory.absolute()), images.content_hash, images.classes, weights=weights)
     _refuse_others(run, from_step)
     if (run / _RUN).exists():
         theirs = read(run)
         changed = _difference(to_dict(theirs.recipe), to_dict(recipe))
-        refused = [key for key in changed if key not in _MACHINE and (from_step is None or key.startswith(_FIXED))]
+        extends = (run / "summary.json").exists()
+        refused = [key for key in changed if not _may_change(key, goes_back=from_step is not None, extends=extends)]
         differences = [changed[key] for key in refused]
         if theirs.data_hash != info.data_hash:
             differences.append(f"data {theirs.data} → {info.data}")
+        if weights and weights["sha256"] != (theirs.weights or {}).get("sha256"):
+            differences.append(f"weights {(theirs.weights or {}).get('source')} → {weights['source']}")
         if differences:
             raise UserError(f"{run} holds a different run ({', '.join(differences)}); choose another --run")
+        if extends and from_step is None and recipe.train_steps <= theirs.recipe.train_steps:
+            raise UserError(
+                f"{run} is finished, after {theirs.recipe.epochs:g} epochs; --set epochs={recipe.epochs:g} lies before "
+                f"that: give more epochs, or go back with --from-step"
+            )
         if from_step is not None and from_step > recipe.train_steps:
             raise UserError(
                 f"--from-step {from_step} lies beyond the end of {recipe.epochs:g} epochs, which are "
@@ -88,8 +113,6 @@ def claim(run: Path, recipe: Recipe, images: ImageSet, *, from_step: int | None 
 
 
 def _refuse_others(run: Path, from_step: int | None) -> None:
-    if (run / "summary.json").exists():
-        raise UserError(f"{run} holds a finished run; choose another --run, or evaluate it with podium eval {run}")
     if (run / _RUN).exists():
         return
     if from_step is not None:
@@ -168,6 +191,32 @@ def went_back_to(run: Path) -> int | None:
     return next((step for step in reversed(steps) if step is not None), None)
 
 
+def finished(run: Path, recipe: Recipe, *, data_hash: str, weights: dict[str, str] | None) -> dict[str, Any] | None:
+    """The summary of a run that has ended, if nothing is left to do: all the same, but for the machine."""
+    if not (run / "summary.json").is_file() or not (run / _RUN).exists():
+        return None
+    theirs = read(run)
+    changed = [key for key in _difference(to_dict(theirs.recipe), to_dict(recipe)) if key not in _MACHINE]
+    other_weights = weights is not None and weights["sha256"] != (theirs.weights or {}).get("sha256")
+    if changed or other_weights or theirs.data_hash != data_hash:
+        return None
+    try:
+        return unseal((run / "summary.json").read_bytes())
+    except ValueError as error:
+        raise UserError(f"{run}/summary.json is damaged ({error}); remove it, and the run ends again") from None
+
+
+def reopen(run: Path) -> None:
+    """Lets a run that had ended be one that is under way."""
+    (run / "summary.json").unlink(missing_ok=True)
+
+
+def _may_change(key: str, *, goes_back: bool, extends: bool) -> bool:
+    if key in _MACHINE or (extends and key in _LENGTH):
+        return True
+    return goes_back and (not key.startswith(_FIXED) or key.startswith(_FREE))
+
+
 def _write(run: Path, info: RunInfo) -> None:
     about = {
         "recipe": to_dict(info.recipe),
@@ -175,6 +224,7 @@ def _write(run: Path, info: RunInfo) -> None:
         "data_hash": info.data_hash,
         "classes": info.classes,
         "changes": info.changes,
+        "weights": info.weights,
     }
     write_sealed(run / _RUN, about)
 
@@ -184,7 +234,9 @@ def read(run: Path) -> RunInfo:
         text = (run / _RUN).read_bytes()
         about = unseal(text, required=set(json.loads(text)) != _FIELDS_OF_0_1)
         recipe, changes = from_run(about["recipe"]), tuple(about["changes"])
-        return RunInfo(recipe, about["data"], about["data_hash"], tuple(about["classes"]), changes)
+        return RunInfo(
+            recipe, about["data"], about["data_hash"], tuple(about["classes"]), changes, about.get("weights")
+        )
     except OSError:
         raise UserError(f"{run} holds no run (no readable {_RUN}); give the --run directory of a training") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UserError) as error:

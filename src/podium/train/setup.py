@@ -7,11 +7,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jax.sharding import Mesh
 
 from podium.data.dataset.shards import ImageSet
 from podium.data.input.cache import CacheBudgets, divide_budget
+from podium.exchange.weights import Chosen
 from podium.host.files import reporting
 from podium.host.malloc import keep
 from podium.host.versions import versions
@@ -21,9 +23,10 @@ from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
 from podium.recipe.torus import Torus, lay_out
 from podium.step.network import ModelFactory
-from podium.step.programs import Step, build_step, parameter_shapes
+from podium.step.programs import Step, build_step, network_shapes
 from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints
+from podium.train.initial_weights import find_start
 from podium.train.reduction_choice import choose_reduction
 
 
@@ -45,6 +48,16 @@ class Setup:
     """The step of the checkpoint that the run resumes from; 0 if it starts."""
     changes: tuple[str, ...]
     """What differs from the run as it was started."""
+    weights: Chosen | None
+    """What its first step starts with instead of random numbers."""
+
+
+class AlreadyFinished(Exception):
+    """There is nothing left to do: the run's summary."""
+
+    def __init__(self, summary: dict[str, Any]) -> None:
+        super().__init__("finished")
+        self.summary = summary
 
 
 @contextlib.contextmanager
@@ -53,6 +66,7 @@ def set_up(
     data: str | Path,
     run: Path,
     *,
+    weights: str | Path | None,
     from_step: int | None,
     make_model: ModelFactory | None,
     note: Callable[[str], None],
@@ -66,13 +80,24 @@ def set_up(
     mesh = build_mesh(torus, devices)
     if is_cpu(mesh):
         keep()
-    params = parameter_shapes(recipe, mesh, make_model)  # a network that cannot be built leaves no run behind
+    shapes = network_shapes(recipe, mesh, make_model)  # a network that cannot be built leaves no run behind
+    start = agree.everywhere(
+        lambda: find_start(weights, run, recipe=recipe, shapes=shapes, classes=opened.images.classes, say=note)
+    )
+    origin = start.origin if start else None
+    data_hash = opened.images.content_hash
+    summary = agree.on_first(lambda: run_directory.finished(run, recipe, data_hash=data_hash, weights=origin))
+    if summary and from_step is None:
+        raise AlreadyFinished(summary)
     with contextlib.ExitStack() as held:
-        claimed = run_directory.claimed(run, recipe, opened.images, from_step=from_step, say=note)
+        claimed = run_directory.claimed(
+            run, recipe, opened.images, from_step=from_step, weights=origin, say=note
+        )
         changes = agree.on_first(lambda: held.enter_context(claimed))
         checkpoints = agree.everywhere(lambda: Checkpoints(run))
         first_step = _first_step(recipe, checkpoints, from_step=from_step, changes=changes, note=note)
-        recipe = choose_reduction(recipe, mesh, params, run=run, note=note)
+        agree.on_first(reporting(run / "summary.json")(lambda: run_directory.reopen(run)))
+        recipe = choose_reduction(recipe, mesh, shapes[0], run=run, note=note)
         yield Setup(
             recipe=recipe,
             images=opened.images,
@@ -85,6 +110,7 @@ def set_up(
             checkpoints=checkpoints,
             first_step=first_step,
             changes=tuple(changes),
+            weights=start.tensors if start else None,
         )
 
 

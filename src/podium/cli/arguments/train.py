@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import tyro
 from tyro.conf import Positional, arg
 
-from podium.cli.arguments.command import REQUIRED, Command, OneOfSeveral, Overrides, RecipeName, option
+from podium.cli.arguments.command import REQUIRED, Command, Flag, OneOfSeveral, Overrides, RecipeName, option
 from podium.errors import UserError
 from podium.recipe.reading import load_recipe
 
@@ -24,26 +24,35 @@ class Train(OneOfSeveral):
     data: Annotated[str | None, option("PATH", "the demo's images")] = None
     """Images to train on: a prepared directory, or any source that `podium prepare` takes."""
     run: Annotated[Path | None, option("PATH", "runs/RECIPE-TIME")] = None
-    """Directory of the run. An unfinished run found there resumes."""
+    """Directory of the run. An unfinished run found there resumes; --run alone is enough for that."""
+    weights: Annotated[str | None, option("FILE|RUN", "random numbers")] = None
+    """Start from these weights: a safetensors file with torchvision's or timm's names, or another run."""
     set: Overrides = ()
     """Change a value of the recipe, such as torus=2x4 or optimizer.learning_rate=0.1."""
     from_step: Annotated[int | None, option("STEP")] = None
     """Go back to this checkpoint of --run and drop later ones. From there --set may change the recipe."""
     max_minutes: Annotated[float | None, option("MINUTES")] = None
     """Save and stop within this many minutes, with exit code 75. The same command resumes."""
+    dry_run: Flag = False
+    """Say what would happen, and do nothing."""
     stall_minutes: Annotated[float, arg(metavar="MINUTES")] = 10.0
     """Stop the process if nothing has moved for this long."""
 
     does: ClassVar[str] = "podium.cli.train:train"
     computes: ClassVar[bool] = True
 
+    @property
+    def resumes_alone(self) -> bool:
+        """Whether all but --run and --set is left to what the run's directory says."""
+        return self.run is not None and self.recipe == "demo" and self.data is None and (self.run / "run.json").exists()
+
     def check(self) -> None:
-        recipe = load_recipe(self.recipe, self.set)
+        recipe = None if self.resumes_alone else load_recipe(self.recipe, self.set)
         if self.max_minutes is not None and not self.max_minutes > 0:
             raise UserError(f"--max-minutes {self.max_minutes:g} must be greater than 0")
         if not self.stall_minutes > 0:
             raise UserError(f"--stall-minutes {self.stall_minutes:g} must be greater than 0; leave it out for 10")
-        if self.data is None and self.recipe != "demo":
+        if recipe and self.data is None and self.recipe != "demo":
             raise UserError(f"recipe {recipe.name} needs images: give --data DIR (podium prepare makes one)")
 
 
