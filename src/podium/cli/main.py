@@ -17,9 +17,12 @@ from tyro.conf import subcommand
 import podium
 from podium.cli.arguments.bench import Bench
 from podium.cli.arguments.command import Command
+from podium.cli.arguments.export import Export
 from podium.cli.arguments.health import Doctor, Verify, VerifyResume
 from podium.cli.arguments.plan import Plan
 from podium.cli.arguments.prepare import Prepare
+from podium.cli.arguments.recipes import Recipes
+from podium.cli.arguments.report import Report
 from podium.cli.arguments.results import Eval, Predict
 from podium.cli.arguments.train import Launch, Train
 from podium.errors import EXIT_MISTAKE, EXIT_STOPPED, Stopped, UserError
@@ -28,13 +31,19 @@ from podium.host.accelerators import accelerator_files
 from podium.host.names import printable
 from podium.recipe.keys import right_key
 
-_NAMES = ("train", "launch", "doctor", "eval", "predict", "verify", "verify-resume", "prepare", "plan", "bench")
+_NAMES = (
+    "train", "recipes", "launch", "doctor", "eval", "predict", "report", "export", "verify", "verify-resume", "prepare",
+    "plan", "bench",
+)  # fmt: skip
 COMMANDS: Any = (
     Annotated[Train, subcommand("train")]
+    | Annotated[Recipes, subcommand("recipes")]
     | Annotated[Launch, subcommand("launch")]
     | Annotated[Doctor, subcommand("doctor")]
     | Annotated[Eval, subcommand("eval")]
     | Annotated[Predict, subcommand("predict")]
+    | Annotated[Report, subcommand("report")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Verify, subcommand("verify")]
     | Annotated[VerifyResume, subcommand("verify-resume")]
     | Annotated[Prepare, subcommand("prepare")]
