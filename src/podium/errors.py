@@ -1,6 +1,7 @@
 """The exceptions that the command line has an answer for: a user's mistake (one line, exit code 2), and a run that was
 stopped early in good order (exit code 75)."""
 
+EXIT_SOME_FAILED = 1  # the rest was done: some images could not be used
 EXIT_MISTAKE = 2
 EXIT_STOPPED = 75  # sysexits' EX_TEMPFAIL: not finished; the same command resumes
 EXIT_HUNG = 70  # sysexits' EX_SOFTWARE: a process was lost or nothing moved; the same command resumes

@@ -34,7 +34,7 @@ def preview(data: Path, recipe: Recipe, out: Path) -> None:
     loader.cache.close()
     seen = {name: part[0] for name, part in batch.items()}  # the one step of the dispatch
     names = [images.classes[label] for label in seen["label"]]
-    sheet = _sheet(as_seen(seen["image"], recipe.data, seen.get("colour")), names)
+    sheet = contact_sheet(as_seen(seen["image"], recipe.data, seen.get("colour")), names)
     with reporting(out, "choose a different file for the preview"):
         sheet.save(out, "PNG")
 
@@ -52,18 +52,21 @@ def _even_rows(batch_global: int) -> np.ndarray:
     return np.arange(count) * batch_global // count
 
 
-def _sheet(pixels: np.ndarray, names: list[str]) -> Image.Image:
+def contact_sheet(pixels: np.ndarray, captions: list[str]) -> Image.Image:
+    """Images side by side, each with its caption below, which may have several lines."""
+    lines = max((caption.count("\n") + 1 for caption in captions), default=1)
     size = pixels.shape[1]
     tile = size * max(1, -(-_TILE_LEAST // size))
     columns = min(_COLUMNS, len(pixels))
     rows = -(-len(pixels) // columns)
-    step_x, step_y = tile + _GAP, tile + _TEXT_HEIGHT + _GAP
+    step_x, step_y = tile + _GAP, tile + lines * _TEXT_HEIGHT + _GAP
     sheet = Image.new("RGB", (columns * step_x + _GAP, rows * step_y + _GAP), "white")
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(_TEXT_SIZE)
-    for i, (image, name) in enumerate(zip(pixels, names, strict=True)):
+    for i, (image, caption) in enumerate(zip(pixels, captions, strict=True)):
         x, y = _GAP + i % columns * step_x, _GAP + i // columns * step_y
         sheet.paste(Image.fromarray(image).resize((tile, tile), Image.Resampling.NEAREST), (x, y))
-        draw.text((x, y + tile + 2), _shortened(name, tile, font), "black", font)
+        for k, text in enumerate(caption.split("\n")):
+            draw.text((x, y + tile + 2 + k * _TEXT_HEIGHT), _shortened(text, tile, font), "black", font)
     return sheet
 
 

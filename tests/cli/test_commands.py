@@ -50,7 +50,7 @@ def test_train_eval_and_predict_speak_json(podium, small_data, tmp_path):
     image = tmp_path / "image.jpg"
     image.write_bytes(ImageSet.open(small_data, "validation").image(1).tobytes())
     code, out, _ = podium("predict", run, image, "--json")
-    guesses = json.loads(out.splitlines()[-1])[0]["guesses"]
+    guesses = json.loads(out.splitlines()[-1])["images"][0]["guesses"]
     assert {g["class"] for g in guesses} == {"red", "green", "blue"}
     code, out, _ = podium("predict", run, image)
     assert str(image) in out

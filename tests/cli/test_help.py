@@ -12,7 +12,8 @@ from podium.cli.main import parse
 
 FOLDER = Path(__file__).parent / "help"
 COMMANDS = (
-    "", "train", "launch", "doctor", "eval", "predict", "verify", "verify-resume", "prepare", "plan", "bench",
+    "", "train", "recipes", "launch", "doctor", "eval", "predict", "report", "export", "verify", "verify-resume",
+    "prepare", "plan", "bench",
     "bench step", "bench input", "bench allreduce", "bench update", "bench pod", "bench accuracy",
 )  # fmt: skip
 

@@ -6,6 +6,7 @@ mapped files. Nothing here decodes a JPEG or decides an order.
     DIR/train-00000-of-00004.arrow   columns: image, label, width, height, name, index, crc32
 """
 
+import copy
 import hashlib
 import json
 from bisect import bisect_right
@@ -193,6 +194,20 @@ class ImageSet:
                 "podium prepare SOURCE NEW_DIRECTORY --validation-share 0.1"
             )
         return cls(Path(directory), manifest, split)
+
+    def with_classes(self, classes: tuple[str, ...]) -> "ImageSet":
+        """The same images with the numbers of `classes`, which has all of this set's and perhaps more."""
+        unknown = [name for name in self.classes if name not in classes]
+        if unknown:
+            shown = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
+            raise UserError(
+                f"{self.directory} has {len(unknown)} classes that the run does not know ({shown}); it knows "
+                f"{', '.join(classes[:3])}{', …' if len(classes) > 3 else ''}: rename or leave out the others"
+            )
+        same = copy.copy(self)
+        same.classes = classes
+        same.labels = np.array([classes.index(name) for name in self.classes], np.int32)[self.labels]
+        return same
 
     def __len__(self) -> int:
         return self._first[-1]

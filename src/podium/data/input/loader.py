@@ -103,7 +103,7 @@ class TrainLoader:
                 raise UserError(
                     f"{self.broken.broken} of {self.broken.met} images met cannot be decoded, more than "
                     f"data.max_broken_share={self.recipe.data.max_broken_share:g} allows (last: {name}, {reason}); "
-                    f"prepare the data again, which leaves them out"
+                    f"podium prepare --check decode leaves them out"
                 )
             sample = (sample + 1) % len(self.images)
             one = np.array([sample])
@@ -140,7 +140,8 @@ class EvalLoader:
         for row in np.flatnonzero(statuses):
             raise UserError(
                 f"validation image {self.images.name(int(present[row]))} cannot be decoded "
-                f"({decode.status_message(int(statuses[row]))}), so no accuracy would be exact; prepare the data again"
+                f"({decode.status_message(int(statuses[row]))}), so no accuracy would be exact; podium prepare "
+                "--check decode leaves it out"
             )
         batch["image"][len(here) :] = 0
         batch["label"][:] = -1
