@@ -6,7 +6,7 @@ EXTRAS ?= dev
 comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: install train test test-fast test-cluster mutants check format fuzz clean
+.PHONY: install train test test-fast test-cluster test-browser mutants check format fuzz clean
 
 install: $(STAMP)
 
@@ -27,7 +27,7 @@ test: check
 
 # Under a minute: what starts no process and trains no run.
 test-fast: install
-	$(VENV)/bin/python -m pytest -m 'not slow and not cluster'
+	$(VENV)/bin/python -m pytest -m 'not slow and not cluster and not browser'
 
 # Mistakes made on purpose, and whether the tests notice (tests/mutants). The score of all of them goes to results/.
 ONLY ?=
@@ -41,6 +41,12 @@ test-cluster: install
 	  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends $(CLUSTER_PACKAGES); }
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[cluster-test]'
 	$(VENV)/bin/python -m pytest -m cluster tests/cluster -rs
+
+# Pages in a real browser, light and dark, wide and narrow. Without root, Chromium must be there.
+test-browser: install
+	test $$(id -u) -ne 0 || dpkg -s chromium >/dev/null 2>&1 || \
+	  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends chromium; }
+	$(VENV)/bin/python -m pytest -m browser tests/browser -rs
 
 check: install
 	$(VENV)/bin/ruff check .

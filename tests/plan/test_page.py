@@ -43,10 +43,13 @@ def test_the_page_needs_no_network_and_names_what_does_not_fit(tmp_path):
     files = page.write(_rows("chips"), tmp_path, title="a <title>", command="podium plan --topology v3:4x4,v3:8x8")
     text = (tmp_path / "sweep.html").read_text()
     assert {file.name for file in files} == {"sweep.html", "sweep.svg", "sweep.json"}
-    assert not re.search(r"(src|href)\s*=", text)
+    body = text.partition("<body>")[2].partition("<script")[0]
+    assert not re.search(r"(src|href)\s*=", body)
+    assert "default-src 'none'" in text  # whatever a script might try
+    assert "modelled" in (tmp_path / "sweep.svg").read_text()
     assert text.count("a &lt;title&gt;") == 2
     assert text.count("(too much)") == 2
-    assert (text.count("<td>input</td>"), text.count("<td>compute</td>")) == (1, 2)
+    assert (text.count(">input</td>"), text.count(">compute</td>")) == (1, 2)
     assert len(json.loads((tmp_path / "sweep.json").read_text())["rows"]) == 3
 
 
@@ -67,3 +70,19 @@ def test_what_stands_in_the_way_of_a_file_is_one_line(tmp_path):
     (tmp_path / "sweep.html").mkdir()
     with pytest.raises(UserError, match="could not be written: Is a directory; give another --out"):
         page.write(_rows("chips"), tmp_path, title="title", command="command")
+
+
+def test_what_lowers_efficiency_is_said_in_sentences():
+    rows = _rows("chips")
+    for row, compute, summation in zip(rows, (10.0, 10.0, 12.0), (1.0, 2.0, 8.0), strict=True):
+        row["parts"] = [
+            {"name": "compute", "seconds": compute / row["chips"]},
+            {"name": "gradient summation", "seconds": summation / row["chips"]},
+        ]
+    told = page.explain(rows)
+    assert told[0].startswith("A chip of v3:16x16 does 19% of the work of one of v3:4x4")
+    assert told[1].startswith("78% of the loss is gradient summation")
+    assert told[2].startswith("22% of the loss is compute: small batches")
+    assert page.explain([{**rows[0], "efficiency": 1.0}]) == [
+        "Nothing: a chip of v3:4x4 does as much as one of v3:4x4."
+    ]

@@ -9,9 +9,11 @@ from html import escape
 from itertools import cycle
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 20, 36, 48
+_HEAD = 30  # of a picture with a title
 _COLOURS = ("#1f618d", "#c0392b", "#1e8449", "#b9770e", "#7d3c98", "#566573", "#17a589")
 _STYLE = (
     "text{font:12px system-ui,sans-serif;text-anchor:middle;fill:#222}.title{font-size:13px;font-weight:600}"
+    ".head{font-size:15px;font-weight:600}"
     ".y{text-anchor:end}.key{text-anchor:start}.grid{stroke:#ddd}.line{fill:none;stroke-width:1.8}"
     ".dashed{stroke:#999;stroke-dasharray:5 4}circle{fill-opacity:.7}"
 )
@@ -46,15 +48,18 @@ class Panel:
     series: Sequence[Series]
 
 
-def draw(*panels: Panel, width: int = 640, height: int = 340, columns: int = 1) -> str:
+def draw(*panels: Panel, width: int = 640, height: int = 340, columns: int = 1, title: str = "") -> str:
     """The text of an SVG file; `width` and `height` are a panel's."""
-    placed = [
-        f'<g transform="translate({k % columns * width},{k // columns * height})">{_panel(panel, width, height)}</g>'
-        for k, panel in enumerate(panels)
-    ]
-    whole = columns * width, -(-len(panels) // columns) * height
+    top = _HEAD if title else 0
+    placed = []
+    for k, panel in enumerate(panels):
+        x, y = k % columns * width, top + k // columns * height
+        placed.append(f'<g transform="translate({x},{y})">{_panel(panel, width, height)}</g>')
+    whole = columns * width, top + -(-len(panels) // columns) * height
     size = f'width="{whole[0]}" height="{whole[1]}" viewBox="0 0 {whole[0]} {whole[1]}"'
     background = f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
+    if title:
+        background += f'<text class="head" x="{whole[0] / 2:g}" y="22">{escape(title)}</text>'
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{background}', *placed, "</svg>\n"])
 
 
