@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from podium.data.decode import DecodeError
 
@@ -23,6 +23,9 @@ _WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}
 _END = b"\xff\xd9"
 
 # Pillow would also open PostScript, by running Ghostscript on it.
+_ORIENTATION = 0x0112
+_EXIF_WITHIN = 64 * 1024  # bytes of a file; it stands in the first segments
+_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _READABLE = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF")
 
 
@@ -99,7 +102,7 @@ def trainable_jpeg(image: bytes, decode: Callable[[bytes], object] | None = None
     kind = "a file of a kind"
     if image[:2] == b"\xff\xd8":
         header = jpeg_header(image)
-        if header.trainable:
+        if header.trainable and not _is_turned(image):
             if decode is not None:
                 try:
                     decode(image)
@@ -115,15 +118,38 @@ def trainable_jpeg(image: bytes, decode: Callable[[bytes], object] | None = None
 
 def _reencode(image: bytes, kind: str) -> tuple[bytes, tuple[int, int]]:
     try:
-        picture = Image.open(io.BytesIO(image), formats=_READABLE)
+        picture = Image.open(io.BytesIO(image), formats=_readable(image))
         _check_size(*picture.size)
-        return _saved(_eight_bits(picture)), picture.size
+        upright = ImageOps.exif_transpose(picture)
+        return _saved(_eight_bits(upright)), upright.size
     except BadImage:
         raise
     except UnidentifiedImageError as error:
         raise BadImage(f"{kind} that Pillow cannot read") from error
     except Exception as error:  # Pillow's plugins raise OSError, SyntaxError, ValueError, struct.error, …
         raise BadImage(f"not readable: {error}") from error
+
+
+def _is_turned(jpeg: bytes) -> bool:
+    """Whether a camera has noted that it was held on its side or upside down: the picture is then stored as it lay."""
+    if b"Exif" not in jpeg[:_EXIF_WITHIN]:
+        return False
+    try:
+        return Image.open(io.BytesIO(jpeg), formats=("JPEG",)).getexif().get(_ORIENTATION, 1) in range(2, 9)
+    except Exception:  # a damaged note turns nothing; whether the picture is whole is found elsewhere
+        return False
+
+
+def _readable(image: bytes) -> tuple[str, ...]:
+    """The formats that Pillow may open; HEIC, which most phones take, needs an extra."""
+    if image[4:8] != b"ftyp" or image[8:12] not in _HEIF_BRANDS:
+        return _READABLE
+    try:
+        import pillow_heif
+    except ImportError:
+        raise BadImage("HEIC; pip install 'podium[heic]' to have it read") from None
+    pillow_heif.register_heif_opener()
+    return ("HEIF",)
 
 
 def _saved(picture: Image.Image) -> bytes:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from podium.data.dataset.manifest import WORK, Shard, damaged, has_manifest, rea
 from podium.data.dataset.verify import REPORT
 from podium.data.decode import decode_pixels
 from podium.data.prepare.journal import Journal, LeftOut
-from podium.data.prepare.layout import assign_splits, lay_out, only
+from podium.data.prepare.layout import SHARE_NOT_USED, assign_splits, lay_out, only
 from podium.data.prepare.sources import Found, Scan, find, gather, number_classes, scan_archive, scan_folder
 from podium.data.prepare.sources.rows import coded
 from podium.data.prepare.transfer import Transfer, read_image, unusable
@@ -30,7 +31,8 @@ from podium.errors import UserError
 from podium.host.files import reporting
 from podium.host.sealed import unseal, write_sealed
 
-_PLAN_VERSION = 3  # goes up when the same source and options would give other shards
+_PLAN_VERSION = 4  # goes up when the same source and options would give other shards
+_SHOWN = 3  # names of what was passed over
 _REMOTE_WORKERS = 32  # for a folder behind a URL: they wait for the network, not for a core
 
 
@@ -99,6 +101,7 @@ def _prepare(
     workers = options.workers or _default_workers(found)
     kind, rows, known_classes, may_count_from_one = _scan(found, journal.work, workers, progress=progress)
     rows, notes = assign_splits(rows, options.validation_share, options.seed, unsplit=options.unsplit)
+    notes += _passed_over(found.passed_over)
     refused = rows["refused"].is_valid().to_numpy()
     left_out = [LeftOut(row["name"], row["split"], row["refused"]) for row in rows.filter(refused).to_pylist()]
     rows = only(rows, ~refused)
@@ -138,6 +141,18 @@ def _prepare(
     write_sealed(directory / REPORT, asdict(report))
     write_manifest(directory, classes, splits, plan=plan)
     return report
+
+
+def _passed_over(names: Sequence[str]) -> list[str]:
+    """What to say of files that are no images by their names, and of empty folders."""
+    empty = [name for name in names if name.endswith("/")]
+    others = [name for name in names if not name.endswith("/")]
+    notes = []
+    for found, what in ((others, "files have no image's ending and were"), (empty, "folders are empty and were")):
+        if found:
+            shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+            notes.append(f"{len(found):,} {what} passed over: {shown}")
+    return notes
 
 
 def _plan(found: Found, options: PrepareOptions) -> str:
@@ -188,6 +203,25 @@ def _scan(found: Found, work: Path, workers: int, *, progress: Progress) -> tupl
     return kinds[0], rows, declared.pop(), any(scan.may_count_from_one for scan in scans)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where the prepared form of a source is, or will be."""
+
+    directory: Path
+    found: Found | None
+    """The files of the source; None if it is a prepared directory itself."""
+
+
+def where(source: str | os.PathLike[str], cache: Path, options: PrepareOptions) -> Place:
+    """Lists the source, and copies nothing."""
+    source = os.fspath(source)
+    if has_manifest(source) or Path(source, WORK).exists():
+        return Place(Path(source), None)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(source.rstrip("/")).name).strip("-") or "data"
+    found = find(source)
+    return Place(cache / f"{name}-{_plan(found, options)[:16]}", found)
+
+
 def prepared(
     source: str | os.PathLike[str],
     cache: Path,
@@ -198,20 +232,29 @@ def prepared(
 ) -> Path:
     """The prepared directory of `source`: itself if it is one, else one in the cache folder, made first where
     needed."""
-    source = os.fspath(source)
-    if has_manifest(source) or Path(source, WORK).exists():
+    place = where(source, cache, options)
+    source, directory, found = os.fspath(source), place.directory, place.found
+    if found is None:
         read_manifest(source)
-        return Path(source)
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(source.rstrip("/")).name).strip("-") or "data"
-    directory = cache / f"{name}-{_plan(find(source), options)[:16]}"
-    if has_manifest(directory):
+    elif has_manifest(directory):
         if (directory / WORK).exists():
             prepare(source, directory, options)  # removes it
     else:
-        say(f"{source} is not prepared yet: preparing it into {directory}, once")
+        size = sum(file.bytes for file in found.files)
+        say(
+            f"{source} is not prepared yet: copying {size / 1e9:.3g} GB in {len(found.files):,} files "
+            f"into {directory}, once ({_free_bytes(cache) / 1e9:.3g} GB are free there)"
+        )
         for line in summary(prepare(source, directory, options, say=say, progress=progress)):
-            say(line)
+            if line != SHARE_NOT_USED:  # nobody has asked for one
+                say(line)
     return directory
+
+
+def _free_bytes(folder: Path) -> int:
+    """On the disk that has, or will have, this folder."""
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    return shutil.disk_usage(there).free
 
 
 def summary(report: Report) -> list[str]:

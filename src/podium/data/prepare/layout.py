@@ -16,6 +16,7 @@ SPLITS = ("train", "validation")
 _NAMES = (*SPLITS, "test")
 _TRAIN, _VALIDATION, _TEST = range(3)
 _NAMES_AT_ONCE = 100_000
+SHARE_NOT_USED = "validation_share is not used: the source has validation images"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def assign_splits(
     if _VALIDATION in splits:
         _check_classes(coded(rows["class_name"]), splits, usable & rows["number"].is_null().to_numpy())
     if validation_share and _VALIDATION in splits:
-        notes.append("validation_share is not used: the source has validation images")
+        notes.append(SHARE_NOT_USED)
     elif validation_share:
         held_out = np.flatnonzero(usable)[_hold_out(only(rows, usable), validation_share, seed)]
         splits[held_out] = _VALIDATION

@@ -32,6 +32,11 @@ def locate(
     return prepare.prepared(data, cache, options, say=say, progress=progress)
 
 
+def training_directory(data: str | os.PathLike[str]) -> prepare.Place:
+    """Where `podium train --data` has, or would have, the prepared form of `data`; nothing is made."""
+    return prepare.where(data, cache_directory() / "data", FOR_TRAINING)
+
+
 def _demo(directory: Path, say: Callable[[str], None], progress: prepare.Progress) -> Path:
     if (directory / MANIFEST).exists():
         return directory

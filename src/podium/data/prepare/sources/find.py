@@ -15,7 +15,7 @@ import fsspec
 from podium.errors import UserError
 from podium.host.names import is_utf8, printable
 
-_IMAGE_ENDING = re.compile(r"\.(jpe?g?|png|gif|bmp|webp|tiff?|p[gp]m|jp2|avif)$", re.I)
+_IMAGE_ENDING = re.compile(r"\.(jpe?g?|png|gif|bmp|webp|tiff?|p[gp]m|jp2|avif|hei[cf])$", re.I)
 _SPLIT_NAMES = {
     "train": "train",
     "training": "train",
@@ -56,6 +56,8 @@ class Found:
     files: list[SourceFile]
     folder: bool
     """The files are the images themselves; else they are archives."""
+    passed_over: tuple[str, ...] = ()
+    """Names beside the images that no image has, and folders with nothing inside (they end in a slash)."""
 
 
 def find(source: str, train: str | None = None, validation: str | None = None) -> Found:
@@ -72,7 +74,9 @@ def find(source: str, train: str | None = None, validation: str | None = None) -
     else:
         files = _list(source)
     if any(is_image(file.name) for file in files):
-        return Found([file for file in files if is_image(file.name) or file.refused], folder=True)
+        chosen = [file for file in files if is_image(file.name) or file.refused]
+        taken = {file.name for file in chosen}
+        return Found(chosen, folder=True, passed_over=tuple(f.name for f in files if f.name not in taken))
     # Links are fine here: the cache of the Hugging Face hub is made of them.
     regular = [file for file in files if file.refused != _NOT_REGULAR]
     archives = [file for file in regular if _ARCHIVE_ENDINGS.search(file.name) or len(files) == 1]
@@ -215,8 +219,12 @@ def _walk(folder: str, prefix: str, root: str) -> Iterator[SourceFile]:
                 elif os.path.exists(target):
                     file = _local_file(entry.path, name, entry.stat())
                     yield replace(file, refused="a link that leads out of the source") if outside else file
+                else:
+                    yield SourceFile(entry.path, name, 0, target, refused="a link that leads nowhere")
             elif entry.is_dir():
-                yield from _walk(entry.path, f"{name}/", root)
+                inside = _walk(entry.path, f"{name}/", root)
+                yield next(inside, SourceFile(entry.path, f"{name}/", 0, ""))
+                yield from inside
             else:
                 yield _local_file(entry.path, name, entry.stat())
 

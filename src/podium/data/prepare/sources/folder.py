@@ -13,6 +13,12 @@ from podium.errors import UserError
 
 def scan_folder(files: Sequence[SourceFile]) -> pa.Table:
     rows = Rows("")
+    images = [file.name for file in files if not file.refused]
+    if images and not any("/" in name for name in images):
+        raise UserError(
+            f"{len(images):,} images lie side by side ({images[0]}, …), so they have no classes; make one sub-folder "
+            f"per class, as in cat/{images[0]}"
+        )
     for file in files:
         if file.refused:
             rows.refuse(file.name, file.refused, choose_split(file.split, None))
