@@ -12,11 +12,14 @@ from podium.cli import several
 from podium.cli.arguments.train import STARTED, Launch, Train
 from podium.cli.dry_run import describe
 from podium.processes import launch as processes
-from podium.recipe.reading import load_recipe, with_overrides
+from podium.recipe.reading import load_recipe, to_dict, with_overrides
 from podium.recipe.schema import Recipe
+from podium.report import events
+from podium.report.run_page import flat
 from podium.report.terminal import Terminal
+from podium.report.trackers import build_tracker
 from podium.train import run_directory
-from podium.train.run import Limits, train_recipe
+from podium.train.run import Limits, new_run_name, train_recipe
 
 
 def train(command: Train) -> dict[str, Any]:
@@ -29,18 +32,25 @@ def train(command: Train) -> dict[str, Any]:
         return told
     several.join(command)
     terminal = Terminal(quiet=command.json or not several.is_first())
+    run = command.run or Path(new_run_name(recipe))
     minutes_so_far = (time.monotonic() - STARTED) / 60
     max_minutes = None if command.max_minutes is None else command.max_minutes - minutes_so_far
     summary = train_recipe(
         recipe,
         data,
-        command.run,
+        run,
         weights=command.weights,
-        listener=terminal,
+        listener=events.Broadcast(terminal, *_trackers(command, recipe, run)),
         from_step=command.from_step,
         limits=Limits(max_minutes, command.stall_minutes),
     )
     return asdict(summary)
+
+
+def _trackers(command: Train, recipe: Recipe, run: Path) -> list[events.Listener]:
+    if command.track == "none" or not several.is_first():
+        return []
+    return [build_tracker(command.track, run, flat(to_dict(recipe)))]
 
 
 def _what(command: Train) -> tuple[Recipe, str | None]:

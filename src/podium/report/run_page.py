@@ -97,7 +97,7 @@ def _details(page: Page, run: Run) -> None:
         page.heading("Evaluation in detail")
         page.text("podium eval RUN adds accuracy by class, the confusion matrix, calibration and the surest mistakes.")
     page.heading("Recipe")
-    page.table(["key", "value"], list(_flat(run.recipe).items()), (0, 1))
+    page.table(["key", "value"], list(flat(run.recipe).items()), (0, 1))
     _data(page, run)
     _machine(page, run)
 
@@ -240,7 +240,7 @@ def _results(page: Page, runs: Sequence[Run]) -> None:
 def _differences(runs: Sequence[Run]) -> list[list[str]]:
     """A row for each key of the recipes, and of what the runs started from, that is not the same in all."""
     tables = [
-        {**_flat(run.recipe), "data": run.about["data"], "weights": (run.about.get("weights") or {}).get("source", "–")}
+        {**flat(run.recipe), "data": run.about["data"], "weights": (run.about.get("weights") or {}).get("source", "–")}
         for run in runs
     ]
     keys = dict.fromkeys(key for table in tables for key in table if key != "name")
@@ -248,8 +248,9 @@ def _differences(runs: Sequence[Run]) -> list[list[str]]:
     return [row for row in rows if len(set(row[1:])) > 1]
 
 
-def _flat(table: dict[str, Any], where: str = "") -> dict[str, Any]:
+def flat(table: dict[str, Any], where: str = "") -> dict[str, Any]:
+    """A recipe's values by keys with dots: "optimizer.momentum"."""
     found: dict[str, Any] = {}
     for key, value in table.items():
-        found |= _flat(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
+        found |= flat(value, f"{where}{key}.") if isinstance(value, dict) else {f"{where}{key}": value}
     return found

@@ -75,7 +75,7 @@ def train_recipe(
     deadline = None if limits.max_minutes is None else time.monotonic() + 60 * limits.max_minutes
     listener = listener or events.Listener()
     prepared = agree.once_per_host(lambda: str(locate(data, say=listener.note, progress=listener.preparing)))
-    run = Path(agree.on_first(lambda: str(run or f"runs/{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")))
+    run = Path(agree.on_first(lambda: str(run or new_run_name(recipe))))
     opened = set_up(
         recipe, prepared, run, weights=weights, from_step=from_step, make_model=make_model, note=listener.note
     )
@@ -86,6 +86,10 @@ def train_recipe(
         summary = events.Summary(**finished.summary)
         listener.finished(summary)
         return summary
+
+
+def new_run_name(recipe: Recipe) -> str:
+    return f"runs/{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def _train(

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 from tyro.conf import Positional, arg
@@ -33,6 +33,8 @@ class Train(OneOfSeveral):
     """Go back to this checkpoint of --run and drop later ones. From there --set may change the recipe."""
     max_minutes: Annotated[float | None, option("MINUTES")] = None
     """Save and stop within this many minutes, with exit code 75. The same command resumes."""
+    track: Literal["none", "wandb", "mlflow"] = "none"
+    """Also send the metrics to Weights & Biases or MLflow; each needs the extra of its name."""
     dry_run: Flag = False
     """Say what would happen, and do nothing."""
     stall_minutes: Annotated[float, arg(metavar="MINUTES")] = 10.0
