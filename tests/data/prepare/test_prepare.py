@@ -652,7 +652,7 @@ def test_an_unprepared_source_is_prepared_into_the_cache_once(tmp_path: Path) ->
     directory, said = _prepared(source, tmp_path / "cache")
     assert directory.parent == tmp_path / "cache"
     assert directory.name.startswith("my-photos-")
-    assert "is not prepared yet: preparing it into" in said[0]
+    assert "is not prepared yet: copying" in said[0]
     train, validation = (read_manifest(directory).images(split) for split in ("train", "validation"))
     assert (train + validation, 1 <= validation <= 10) == (40, True)
     assert _prepared(source, tmp_path / "cache") == (directory, [])

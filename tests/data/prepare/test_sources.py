@@ -283,6 +283,7 @@ def test_links_out_of_a_folder_are_refused(tmp_path: Path) -> None:
     to_folder = "a link to a folder; give its target as the source"
     assert _refusals(rows) == {
         "cat/2.jpg": "a link that leads out of the source",
+        "cat/4.jpg": "a link that leads nowhere",
         "dog": to_folder,
         "loop": to_folder,
     }
