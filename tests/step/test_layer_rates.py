@@ -42,7 +42,7 @@ def trained(r, chips=(1, 1)):
     }
     state = step.init()
     before = leaves_by_name(*jax.device_get((state.params, state.stats)))
-    compiled = step.train.lower(state, batch_shapes(r, step.train_batches, 1)).compile()
+    compiled = step.train.lower(state, batch_shapes(r, step, 1)).compile()
     after, _ = compiled(state, jax.device_put(batch, step.train_batches))
     portable = step.portable(after)
     tensors = leaves_by_name(*jax.device_get((portable.params, portable.stats)))
