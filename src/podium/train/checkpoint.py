@@ -112,11 +112,11 @@ class Checkpoints:
         before = self._best()
         if before.get("step") not in self.steps() or top1 >= before["top1"]:
             with reporting(self._directory / _BEST):
-                write_atomic(self._directory / _BEST, json.dumps({"step": step, "top1": top1}))
+                write_sealed(self._directory / _BEST, {"step": step, "top1": top1})
 
     def _best(self) -> dict[str, Any]:
         try:
-            return json.loads((self._directory / _BEST).read_text())
+            return unseal((self._directory / _BEST).read_bytes())
         except (OSError, ValueError):
             return {}
 

@@ -61,7 +61,7 @@ def claimed(
     images: ImageSet,
     *,
     from_step: int | None,
-    weights: dict[str, str] | None,
+    weights: dict[str, str] | None = None,
     say: Callable[[str], None],
 ) -> Iterator[list[str]]:
     """Holds the run while the `with` lasts, and gives what `claim` returns. Nothing is written to a directory that

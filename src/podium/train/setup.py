@@ -90,9 +90,7 @@ def set_up(
     if summary and from_step is None:
         raise AlreadyFinished(summary)
     with contextlib.ExitStack() as held:
-        claimed = run_directory.claimed(
-            run, recipe, opened.images, from_step=from_step, weights=origin, say=note
-        )
+        claimed = run_directory.claimed(run, recipe, opened.images, from_step=from_step, weights=origin, say=note)
         changes = agree.on_first(lambda: held.enter_context(claimed))
         checkpoints = agree.everywhere(lambda: Checkpoints(run))
         first_step = _first_step(recipe, checkpoints, from_step=from_step, changes=changes, note=note)
