@@ -224,9 +224,8 @@ def _write(run: Path, info: RunInfo) -> None:
         "data_hash": info.data_hash,
         "classes": info.classes,
         "changes": info.changes,
-        "weights": info.weights,
     }
-    write_sealed(run / _RUN, about)
+    write_sealed(run / _RUN, about | ({"weights": info.weights} if info.weights else {}))
 
 
 def read(run: Path) -> RunInfo:
