@@ -1,4 +1,5 @@
-"""The drawing in docs/architecture.md is the contract that import-linter keeps, and no room is left out of it."""
+"""docs/architecture.md against the code: its drawing is the contract that import-linter keeps, no room is left out of
+it, and its walks lead through files that are there."""
 
 import re
 import tomllib
@@ -24,3 +25,20 @@ def test_every_room_has_a_layer():
     rooms = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     inside_data = {f"data.{path.name}" for path in (package / "data").iterdir() if (path / "__init__.py").exists()}
     assert (rooms - {"__init__", "data"}) | inside_data == set().union(*_contract())
+
+
+def test_the_walks_lead_through_files_that_are_there_and_are_counted():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page[page.index("## Five walks") : page.index("## A run's directory")]
+    counts = [tuple(map(int, row)) for row in re.findall(r"^\|.*?\| (\d+) \| (\d+) \| \d+ \|$", section, re.MULTILINE)]
+    walks = re.findall(r"^\*\*One .*?(?=\n\n)", section, re.MULTILINE | re.DOTALL)
+    counted = []
+    for walk in walks:
+        steps = re.findall(r"(↩ )?`([\w/]+\.py)`", walk)
+        seen: set[str] = set()
+        for back, file in steps:
+            assert (ROOT / "src" / "podium" / file).is_file(), f"{file} is gone"
+            assert bool(back) == (file in seen), f"{file} in {walk[:20]}"
+            seen.add(file)
+        counted.append((len(seen), sum(bool(back) for back, _ in steps)))
+    assert counted == counts
