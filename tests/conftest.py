@@ -1,6 +1,6 @@
 """Every test runs on 16 simulated chips and sees the same small images. Nothing touches the user's cache directory: a
-session has its own, in which its tests and the processes they start keep their compiled programs, so that each is
-compiled once. A test that starts processes is marked `slow` and left out of `make test-fast`.
+session has its own. Programs are compiled once for all its workers and for the processes that tests start. A test that
+starts processes is marked `slow` and left out of `make test-fast`.
 """
 
 import io
@@ -27,10 +27,17 @@ jax.devices()  # started now, before a test that wants fewer chips could
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Of this session alone, in pytest's temporary folder; under xdist each worker has its own. JAX writes an entry in
-    place, so two workers that shared one could read what the other has half written."""
+    """A cache directory for each worker, and one folder of compiled programs for all of them. JAX writes an entry in
+    place: a worker that reads what another has half written compiles it itself."""
+    own = tmp_path_factory.getbasetemp()
+    session = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    compiled = Path(os.environ.get("PODIUM_TEST_PROGRAMS") or session / "programs")
+    compiled.mkdir(parents=True, exist_ok=True)
+    (own / "cache/podium").mkdir(parents=True)
+    (own / "cache/podium/jax").symlink_to(compiled)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        patch.setenv("XDG_CACHE_HOME", str(own / "cache"))
+        patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(compile_cache.enable()))  # for programs that do not ask for it
         yield
 

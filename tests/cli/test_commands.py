@@ -3,7 +3,6 @@
 import importlib
 import inspect
 import json
-import sys
 from importlib import metadata
 from typing import get_args
 
@@ -11,29 +10,12 @@ import pytest
 
 from podium.cli.arguments.bench import Bench
 from podium.cli.arguments.train import Launch
-from podium.cli.main import COMMANDS, main, parse
+from podium.cli.main import COMMANDS, parse
 
 SMALL = [
     "--set", "epochs=1", "--set", "batch_global=16", "--set", "torus=1x2", "--set", "data.image_size=16",
     "--set", "model.norm_span=8", "--set", "schedule.warmup_epochs=0",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def podium(monkeypatch, capsys):
-    """Runs a command line in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["podium", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.mark.slow

@@ -1,8 +1,6 @@
 """`podium plan` as a person runs it, without the compiler."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from rich.console import Console
@@ -14,57 +12,51 @@ from podium.plan import decode_rate
 pytestmark = pytest.mark.slow
 
 
-def _podium(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "podium", "plan", *arguments], capture_output=True, text=True, check=False
-    )
-
-
 _SMALL = ("--recipe", "cifar10", "--counted", "--json")
 
 
-def test_the_last_line_is_the_plan():
-    done = _podium(*_SMALL, "--topology", "v3:2x2")
-    assert done.returncode == 0, done.stderr
-    plan = json.loads(done.stdout.splitlines()[-1])
+def test_the_last_line_is_the_plan(podium):
+    done = podium("plan", *_SMALL, "--topology", "v3:2x2")
+    assert done.code == 0, done.err
+    plan = json.loads(done.out.splitlines()[-1])
     assert plan["images_per_second"] == pytest.approx(plan["batch_global"] / plan["step_seconds"])
     assert plan["fits"] is True
     assert plan["memory_bytes_per_core"] < plan["memory_limit_bytes"]
     assert plan["allreduce"]["bytes"] > 0
     assert plan["input"]["cpu_cores_per_host"] > 0
     assert plan["schedules"]["two-colour"]["simulated_seconds"] > 0
-    assert "modelled" in done.stderr
+    assert "modelled" in done.err
 
 
-def test_a_sweep_writes_a_page(tmp_path):
-    done = _podium(*_SMALL, "--topology", "v3:2x2,v3:4x4,v3:8x8", "--out", str(tmp_path), "--batch", "8192")
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout.splitlines()[-1])["rows"]
+def test_a_sweep_writes_a_page(podium, tmp_path):
+    done = podium("plan", *_SMALL, "--topology", "v3:2x2,v3:4x4,v3:8x8", "--out", str(tmp_path), "--batch", "8192")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out.splitlines()[-1])["rows"]
     assert [row["chips"] for row in rows] == [4, 16, 64]
     assert rows[0]["efficiency"] == 1
     assert rows[-1]["communication_share"] > rows[0]["communication_share"]
     assert (tmp_path / "sweep.html").stat().st_size > 3000
 
 
-def test_a_sweep_that_cannot_be_written_is_not_made(tmp_path):
+def test_a_sweep_that_cannot_be_written_is_not_made(podium, tmp_path):
     (tmp_path / "taken").write_text("a file")
-    done = _podium(*_SMALL, "--topology", "v3:2x2,v3:4x4", "--out", str(tmp_path / "taken"), "--batch", "8192")
-    assert done.returncode == 2
-    assert done.stderr == f"podium: {tmp_path}/taken could not be written: File exists; give another --out\n"
-    assert done.stderr.count("\n") == 1
+    done = podium("plan", *_SMALL, "--topology", "v3:2x2,v3:4x4", "--out", str(tmp_path / "taken"), "--batch", "8192")
+    assert done.code == 2
+    assert done.err == f"podium: {tmp_path}/taken could not be written: File exists; give another --out\n"
+    assert done.err.count("\n") == 1
 
 
-def test_the_smallest_pod_that_is_fast_enough():
-    done = _podium(*_SMALL, "--topology", "v3", "--fit", "pod", "--minutes", "0.5")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_the_smallest_pod_that_is_fast_enough(podium):
+    done = podium("plan", *_SMALL, "--topology", "v3", "--fit", "pod", "--minutes", "0.5")
+    assert done.code == 0, done.err
+    found = json.loads(done.out.splitlines()[-1])
     assert found["train_minutes"] <= 0.5
 
 
-def test_the_largest_batch_that_fits():
-    done = _podium(*_SMALL, "--topology", "v3:2x2", "--fit", "batch")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_the_largest_batch_that_fits(podium):
+    done = podium("plan", *_SMALL, "--topology", "v3:2x2", "--fit", "batch")
+    assert done.code == 0, done.err
+    found = json.loads(done.out.splitlines()[-1])
     assert found["fits"]
     assert found["memory_bytes_per_core"] > 0.4 * found["memory_limit_bytes"]
 
@@ -112,15 +104,15 @@ _TWO_PODS = ("--topology", "v3:2x2,v3:4x4")
         (("--fit", "pod", "--batch", "512,1024"), "--fit pod starts from one --topology and one --batch"),
         (
             ("--check", "--counted", *_TWO_PODS, "--set", "epochs=9"),
-            "--topology and --counted and --set would do nothing for --check, which heeds --check, --fresh; leave",
+            "--topology and --counted and --set would do nothing for --check, which uses --check, --fresh; leave",
         ),
     ],
 )
-def test_an_option_without_effect_is_refused(arguments, says):
-    done = _podium(*arguments, *(() if "--check" in arguments else ("--counted", "--recipe", "cifar10")))
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"podium: {says}")
-    assert done.stderr.count("\n") == 1
+def test_an_option_without_effect_is_refused(podium, arguments, says):
+    done = podium("plan", *arguments, *(() if "--check" in arguments else ("--counted", "--recipe", "cifar10")))
+    assert done.code == 2
+    assert done.err.startswith(f"podium: {says}")
+    assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -139,8 +131,8 @@ def test_an_option_without_effect_is_refused(arguments, says):
         ),
     ],
 )
-def test_a_mistake_is_one_line(arguments, says):
-    done = _podium("--counted", *arguments)
-    assert done.returncode == 2
-    assert says in done.stderr.splitlines()[-1]
-    assert len([line for line in done.stderr.splitlines() if line.startswith("podium:")]) == 1
+def test_a_mistake_is_one_line(podium, arguments, says):
+    done = podium("plan", "--counted", *arguments)
+    assert done.code == 2
+    assert says in done.err.splitlines()[-1]
+    assert len([line for line in done.err.splitlines() if line.startswith("podium:")]) == 1

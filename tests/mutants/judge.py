@@ -113,6 +113,7 @@ def _run(tree: Path, tests: tuple[str, ...]) -> int:
         for descriptor in (1, 2):
             os.dup2(nowhere.fileno(), descriptor)
     os.chdir(tree)
+    os.environ["PODIUM_TEST_PROGRAMS"] = str(tree.parent / "programs")  # most are the same with and without a mistake
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
     # The copy's modules, whatever was loaded or installed: an editable install would find those of the original.
     sys.dont_write_bytecode = True

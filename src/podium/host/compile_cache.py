@@ -4,6 +4,7 @@ may be shared by many.
 """
 
 import hashlib
+import os
 import platform
 import re
 import warnings
@@ -19,10 +20,11 @@ _UNREADABLE = re.compile(r"Error reading persistent compilation cache entry for 
 
 
 def enable() -> Path:
-    """To be called before JAX compiles anything. JAX itself is safe across processes: only process 0 writes."""
+    """Call this before JAX compiles anything. JAX itself is safe across processes: only process 0 writes."""
     folder = cache_directory() / "jax" / _processor()
     jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_COMPILE_SECONDS)
+    least = float(os.environ.get("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", _MIN_COMPILE_SECONDS))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", least)
     warnings.showwarning = _repairing(folder, warnings.showwarning)
     return folder
 
