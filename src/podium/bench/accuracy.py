@@ -1,7 +1,7 @@
 """Does accuracy hold as the batch-norm span, the batch, the chips and the precision change? Every row of the tables in
 docs/accuracy.md has a name here, and is recipe `cifar10` with a few changes. A run is the command `podium train` in a
 process of its own, so it can be repeated by hand; what it reached goes to `results/accuracy/ROW.json` as soon as it
-ends. Accuracy is what counts: seconds are recorded, and compared by nobody.
+ends. Accuracy is what counts: seconds are recorded, not compared.
 """
 
 import difflib
@@ -71,7 +71,7 @@ _OPTIMIZERS = {
 
 
 def _epochs(count: int, warmup: float = 0.2) -> tuple[str, ...]:
-    """With `warmup` of them to warm up; the baseline's share is about a fifth."""
+    """The changes for so many epochs, `warmup` of them to warm up; the baseline's share is about a fifth."""
     return f"epochs={count}", f"schedule.warmup_epochs={count * warmup:g}", f"evaluate_every_epochs={count / 3:g}"
 
 
@@ -94,7 +94,7 @@ def run(
 ) -> list[dict[str, Any]]:
     """Trains the rows on the prepared directory `data`, each from its seeds (or `seeds`), and writes their results.
 
-    A run that was stopped goes on where its last checkpoint is; a finished one in `runs` is read, not repeated.
+    A run that was stopped resumes from its last checkpoint; a finished one in `runs` is read, not repeated.
     """
     for name in names:
         if name not in ROWS:

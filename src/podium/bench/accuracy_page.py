@@ -44,7 +44,7 @@ def read(results: Path) -> dict[str, list[Result]]:
 
 
 def accuracies(result: Result) -> list[float]:
-    """In per cent; a run that diverged has none."""
+    """The accuracy in per cent; a run that diverged has none."""
     return [100 * run["accuracy"] for run in result["runs"] if run["accuracy"] is not None]
 
 

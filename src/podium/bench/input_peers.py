@@ -41,7 +41,7 @@ class Workload:
 class Peer:
     label: str
     package: str
-    """As pip calls it."""
+    """The package's name for pip."""
     make: Callable[[Workload], Turn]
     """Raises ImportError where the package is not installed."""
 

@@ -63,7 +63,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Of the source that runs, wherever the command was given; an installed package has none."""
+    """The commit of the source that runs, whatever the working directory; an installed package has none."""
     git = ["git", "-C", str(Path(__file__).parent)]
     if subprocess.run([*git, "ls-files", "--error-unmatch", __file__], capture_output=True, check=False).returncode:
         return None

@@ -20,9 +20,9 @@ from podium.plan.plan import Plan, make_plan, schedules
 from podium.recipe.reading import load_recipe
 from podium.recipe.schema import Recipe
 
-# The options that each way of planning heeds.
+# The options that each way of planning uses.
 _OF_EVERY_PLAN = ("recipe", "set", "topology", "counted")
-_HEEDED = {
+_USED = {
     "--check": ("check", "fresh"),
     "--fit batch": (*_OF_EVERY_PLAN, "fit"),
     "--fit pod": (*_OF_EVERY_PLAN, "fit", "batch", "minutes"),
@@ -67,10 +67,10 @@ def _refuse_idle(options: PlanOptions, sets: tuple[str, ...], several: bool) -> 
     fit = f"--fit {options.fit}" if options.fit else ""
     way = "--check" if options.check else fit or ("a sweep" if several else "a single plan")
     given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
-    idle = [name for name in (*given, *(["set"] if sets else [])) if name not in _HEEDED[way]]
+    idle = [name for name in (*given, *(["set"] if sets else [])) if name not in _USED[way]]
     if idle:
-        heeded = ", ".join(f"--{name}" for name in _HEEDED[way])
-        raise UserError(f"--{' and --'.join(idle)} would do nothing for {way}, which heeds {heeded}; leave that out")
+        used = ", ".join(f"--{name}" for name in _USED[way])
+        raise UserError(f"--{' and --'.join(idle)} would do nothing for {way}, which uses {used}; leave that out")
     if way == fit and several:
         raise UserError(f"{fit} starts from one --topology and one --batch, and several were given; give one of each")
 

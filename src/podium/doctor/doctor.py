@@ -26,7 +26,7 @@ class Report:
     level: judge.Level
     findings: tuple[judge.Finding, ...]
     hosts: tuple[Host, ...]
-    """In the order of ranks; `works` is empty where the devices were not started."""
+    """What was observed, in the order of ranks; `works` is empty if the devices were not started."""
     works: tuple[Work, ...]
 
 
@@ -47,7 +47,7 @@ def examine(
         return Report("red", tuple(findings), tuple(hosts), ())
     say("decoding, multiplying and summing a little")
     try:
-        recipe = _settled(recipe, data)
+        recipe = _filled_in(recipe, data)
         shape, devices = find_devices(recipe.torus)
         torus = lay_out(shape, recipe.batch_global, recipe.model.norm_span)
         mesh = build_mesh(torus, devices)
@@ -66,8 +66,8 @@ def examine(
     return Report(judge.worst(findings), tuple(findings), tuple(hosts), tuple(works))
 
 
-def _settled(recipe: Recipe, data: Path | None) -> Recipe:
-    """With the numbers of the data set, or of one like ImageNet."""
+def _filled_in(recipe: Recipe, data: Path | None) -> Recipe:
+    """The recipe with the numbers of the data set filled in, or those of ImageNet if there is none."""
     if data:
         images, validation = ImageSet.open(data, "train"), ImageSet.open(data, "validation")
         return recipe.for_data(len(images.classes), len(images), len(validation))

@@ -41,7 +41,7 @@ def judge_hosts(hosts: Sequence[Host], clock_seconds: Sequence[float], run_is_se
 def judge_work(
     hosts: Sequence[Host], works: Sequence[Work], *, torus: str, batch_global: int, need_images_per_second: float
 ) -> list[Finding]:
-    """The findings that need devices. `need_images_per_second` is the whole run's; 0 if nobody knows."""
+    """The findings that need devices. `need_images_per_second` is the whole run's; 0 if unknown."""
     with_data = [_share(hosts, works), _memory(hosts, works), _decoding(hosts, works, need_images_per_second)]
     return [
         _devices(hosts, works, torus=torus, batch_global=batch_global),

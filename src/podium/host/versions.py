@@ -6,5 +6,5 @@ _VERSIONS = ("podium", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "nu
 
 
 def versions() -> dict[str, str]:
-    """Of everything that a result depends on."""
+    """The versions of everything that a result depends on."""
     return {name: metadata.version(name) for name in _VERSIONS}

@@ -16,7 +16,7 @@ class Updated:
     weights: Any
     slots: Slots
     weight_norms: jax.Array | None
-    """Of the new weights, one per tensor, where the rule asks for norms."""
+    """The norms of the new weights, one per tensor; None if the rule needs none."""
     metrics: dict[str, jax.Array]
 
 

@@ -37,7 +37,7 @@ class Collective:
 
     @property
     def whole_bytes(self) -> int:
-        """Of what one core puts in or gets out, whichever is more."""
+        """The larger of what one core puts in and what it gets out."""
         return self.bytes * self.cores if self.kind == "reduce-scatter" else self.bytes
 
 

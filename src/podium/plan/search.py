@@ -128,7 +128,7 @@ def _last_true(count: int, holds: Callable[[int], bool]) -> int | None:
 
 
 def _climb(start: int | None, count: int, holds: Callable[[int], bool]) -> int | None:
-    """As `_last_true`, walking from a good guess."""
+    """Like `_last_true`, but walks from a good guess."""
     k = start if start is not None else 0
     if holds(k):
         while k + 1 < count and holds(k + 1):

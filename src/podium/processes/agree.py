@@ -115,7 +115,7 @@ def check_same(facts: dict[str, Any]) -> None:
 
 
 def leave() -> None:
-    """To be called before this process ends while others may not have heard why. Process 0 takes the coordinator with
+    """Call this before the process ends while others may not have heard why. Process 0 takes the coordinator with
     it, and JAX would abort them in the middle of a word: it waits until they have left, though not for long."""
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # the coordinator is gone already
         post("left", True)

@@ -70,7 +70,7 @@ class Job:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._passing_on = contextlib.ExitStack()
         self.was_signalled = False
-        """Told to end, so that nobody waits for another start."""
+        """Whether this job was told to end, so that it is not started again."""
 
     def __enter__(self) -> "Job":
         self._passing_on.enter_context(self._signals_passed_on())

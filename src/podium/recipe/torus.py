@@ -97,6 +97,6 @@ def _divisors(n: int) -> list[int]:
 
 
 def most_square(places: int) -> tuple[int, int]:
-    """As square as the number allows, wider than high."""
+    """The grid that is as square as the number allows, wider than high."""
     rows = max(d for d in range(1, math.isqrt(places) + 1) if places % d == 0)
     return rows, places // rows

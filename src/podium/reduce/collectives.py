@@ -26,7 +26,7 @@ class TorusAxes:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """In the order of the shards, slowest first."""
+        """The axes in the order of the shards, slowest first."""
         return self.lane + self.y + self.x
 
     @property
@@ -88,7 +88,7 @@ class Xla:
         return declare_replicated(shard[:size], self.axes.all)
 
     def _rings(self) -> list[tuple[str, ...]]:
-        """In the order of the shards, slowest first; a ring of one device is none."""
+        """The rings in the order of the shards, slowest first; a ring of one device does not count."""
         return [ring for ring in (self.axes.lane, self.axes.y, self.axes.x) if ring and lax.axis_size(ring) > 1]
 
     def sum_over_hosts(self, share: jax.Array) -> jax.Array:
@@ -113,7 +113,7 @@ def shard_size(size: int, devices: int) -> int:
 
 
 def padded(buffer: jax.Array, devices: int) -> jax.Array:
-    """With zeros at the end of its first axis, so that `devices` divides it."""
+    """Appends zeros to the first axis, so that `devices` divides it."""
     missing = shard_size(buffer.shape[0], devices) * devices - buffer.shape[0]
     return jnp.pad(buffer, [(0, missing)] + [(0, 0)] * (buffer.ndim - 1))
 

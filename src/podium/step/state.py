@@ -22,8 +22,8 @@ class State:
     stats: Any
     """Batch norm's moving means and variances."""
     slots: Any
-    """By name, what the optimizer remembers of each weight (`optim.Rule.slots`)."""
+    """What the optimizer remembers of each weight, by name (`optim.Rule.slots`)."""
     weight_norms: Any = None
     """One norm per tensor of `params`, for an optimizer that asks for them: exactly those that the last update took."""
     own_weights: Any = None
-    """In a sharded update, this chip's rows of `params`."""
+    """This chip's rows of `params`, in a sharded update."""

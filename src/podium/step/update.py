@@ -56,7 +56,7 @@ class WeightUpdate(Protocol):
 
 
 def build_update(recipe: Recipe, mesh: Mesh) -> WeightUpdate:
-    """`reduce = auto` that nobody has settled by a measurement is the compiler's own."""
+    """The weight update of a recipe. `reduce = auto` that was not measured means the compiler's own sum."""
     rule, wire = optim.build_rule(recipe.optimizer), _WIRES[recipe.gradient_sum]
     factors = partial(rate_factors, recipe)
     make_reduction = REDUCTIONS["xla" if recipe.reduce == "auto" else recipe.reduce]
@@ -230,7 +230,7 @@ class _OwnLeaves:
 
 
 def _with_norms(state: State, rule: optim.Rule) -> State:
-    """With norms for a rule that asks for them, and without for one that does not."""
+    """The state with the norms that the rule needs, or without if it needs none."""
     if not rule.needs_norms:
         return replace(state, weight_norms=None)
     return state if state.weight_norms is not None else replace(state, weight_norms=optim.norms(state.params))

@@ -171,7 +171,7 @@ class Checkpoints:
 
     def _go_back_to(self, step: int, keep_later: bool) -> None:
         """Clears away what a restart after `step` must not meet: what killed writes have left, and later checkpoints.
-        These are damaged if nobody asked to go back, and are then only set aside. What is none of ours stays."""
+        These are damaged if nobody asked to go back, and are then only set aside. Other files stay."""
         with self._reporting():
             for found in self._directory.iterdir():
                 complete = found.name.isdigit() and (found / _HASHES).exists()

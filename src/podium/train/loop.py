@@ -34,7 +34,7 @@ from podium.train.watchdog import Watchdog
 
 
 class TrainingLoop:
-    """Trains what `setup` has settled, from its first step to its last."""
+    """Trains what `setup` describes, from its first step to its last."""
 
     def __init__(self, setup: Setup, *, stopper: Stopper, watchdog: Watchdog, listener: events.Listener) -> None:
         self._setup, self._recipe, self._step = setup, setup.recipe, setup.step

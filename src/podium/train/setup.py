@@ -1,4 +1,4 @@
-"""All that is settled before a run's first step, in order: the images, the mesh, the network, the run directory and its
+"""All that is decided before a run's first step, in order: the images, the mesh, the network, the run directory and its
 lock, the checkpoint to resume from, the reduction, the compiled step's programs. The processes of a run agree on each,
 and a mistake in one ends all of them before anything is written.
 """
@@ -35,7 +35,7 @@ class Setup:
     """A run that is ready to start."""
 
     recipe: Recipe
-    """With the data's numbers filled in and `reduce` settled."""
+    """The recipe with the data's numbers filled in and `reduce` chosen."""
     images: ImageSet
     validation: ImageSet
     budgets: CacheBudgets
@@ -71,7 +71,7 @@ def set_up(
     make_model: ModelFactory | None,
     note: Callable[[str], None],
 ) -> Iterator[Setup]:
-    """Settles a run on the prepared directory `data`, and keeps other trainings out of it while the `with` lasts."""
+    """Prepares a run on the prepared directory `data`, and locks its directory while the `with` lasts."""
     opened = agree.everywhere(lambda: _open(recipe, data))
     recipe = opened.recipe
     agree.check_same({"recipe": to_dict(recipe), "data": opened.images.content_hash, "versions": versions()})

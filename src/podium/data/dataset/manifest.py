@@ -14,7 +14,7 @@ from podium.host.sealed import unseal, write_sealed
 
 FAMILY = "podium-shards-"
 FORMAT = f"{FAMILY}3"
-"""Of what is written. Format 1, of Podium 0.1, had no column `index`, and format 2 no checksums; both are read."""
+"""The format that is written. Format 1, of Podium 0.1, had no column `index`, and format 2 no checksums; both are read."""
 _READABLE = (f"{FAMILY}1", f"{FAMILY}2", FORMAT)
 _HASHED_AS = {FORMAT: f"{FAMILY}2"}  # the same images have the same content hash, with checksums or without
 MANIFEST = "manifest.json"
@@ -28,13 +28,13 @@ class Shard:
     images: int
     bytes: int
     sha256: str
-    """Of the file."""
+    """The file's SHA-256."""
     content_sha256: str = ""
-    """Of images, labels, sizes and names: not of what can be made from them. Format 1 has none."""
+    """A hash of images, labels, sizes and names, not of what is derived from them. Format 1 has none."""
     data: tuple[tuple[int, int], ...] = ()
     """(first byte, bytes) of each part of the file with images or seek indexes, which have their own checksums."""
     frame_crc32: int | None = None
-    """Of the rest of the file, all of which is read when it is opened. Formats 1 and 2 have none."""
+    """The checksum of the rest of the file, all of which is read when it is opened. Formats 1 and 2 have none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", tuple((int(first), int(count)) for first, count in self.data))
@@ -97,7 +97,7 @@ def has_manifest(directory: str | Path) -> bool:
 
 
 def read_manifest(directory: str | Path) -> Manifest:
-    """Of a finished directory; anything else is an error that says how to get one."""
+    """The manifest of a finished directory; anything else is an error that says how to get one."""
     directory, how = Path(directory), "make a prepared directory with: podium prepare SOURCE OUT"
     if not directory.is_dir():
         raise UserError(f"{directory} is not a directory; {how}")

@@ -13,7 +13,7 @@ PIXELS_LEAST = 128 * 128
 def build_index(jpeg: ByteString, width: int, height: int) -> bytes | None:
     """The index, or None where it would not pay or the file is of a kind that has none. Reads every code of the file,
     and raises DecodeError where one is wrong."""
-    # Another decoder than our own has no use for it, and would decode the whole image to answer.
+    # Other decoders have no use for it, and would decode the whole image to answer.
     if width * height < PIXELS_LEAST or decode.backend() != "native":
         return None
     return decode.build_index(jpeg)

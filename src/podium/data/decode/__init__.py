@@ -128,8 +128,8 @@ def resize_batch(
     threads: int,
     sizes: NDArray[Any] | None = None,
 ) -> Int32:
-    """As `decode_batch`, from what `decode_pixels` gave: the same bits as from the file. Buffers need `sizes`
-    [n, 2], the width and height of each; an image of none has the status BAD_BOX.
+    """Like `decode_batch`, but from the result of `decode_pixels`; gives the same bits. Buffers need `sizes`
+    [n, 2], the width and height of each; an image without pixels has the status BAD_BOX.
     """
     crops = _checked(len(images), boxes, flips, out=out, threads=threads)
     if not isinstance(images, Buffers):

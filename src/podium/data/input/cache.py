@@ -38,7 +38,7 @@ def cached_bytes(images: ImageSet, share: Share, level: Level) -> int:
 
 
 def budget_bytes(cache_gb: float) -> int:
-    """As given, or half of the memory that is free now."""
+    """The budget that was given, or half of the memory that is free now."""
     return int(cache_gb * 1e9) or free_memory_bytes() // 2
 
 
@@ -67,7 +67,7 @@ class Cache:
         self.threads = threads
         self._seek = seek
         self._pixels, self._files, self._indexes = (ByteStore(len(images)) for _ in range(3))
-        decode.backend()  # chosen now: a mistake in the choice is told to the caller, not by a thread that reads ahead
+        decode.backend()  # chosen now, so that a mistake is raised here and not in a thread that reads ahead
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="podium-cache")
 
     def decode(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, *, out: np.ndarray) -> np.ndarray:

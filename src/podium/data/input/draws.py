@@ -15,7 +15,7 @@ _IMAGES_AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class Draw:
-    """Of one step and this host's places."""
+    """What was drawn for one step and this host's places."""
 
     samples: np.ndarray
     """int64 [n]: stored images"""
@@ -36,7 +36,7 @@ class Draws:
         return self._drawn[step]
 
     def forget(self) -> None:
-        """Draws anew what is asked for next: for who measures how long that takes."""
+        """Forgets what was drawn, so that a benchmark can time the drawing."""
         self._drawn = {}
 
     def crops(self, samples: np.ndarray, epochs: np.ndarray) -> Crops:

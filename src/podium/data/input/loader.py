@@ -1,5 +1,5 @@
 """Host batches: the places of a global batch that this host fills, as NumPy arrays. Follows one batch from `order`
-through `crops` and the cache to the decoder; the feed takes it to the devices. Which images and crops is decided
+through `augment` and the cache to the decoder; `prefetch` takes it to the devices. Which images and crops is decided
 by (seed, step) alone. An image that cannot be decoded is named, counted and replaced by the next one of the data
 set.
 """

@@ -1,7 +1,7 @@
 """`podium prepare`: any source in, shards and a manifest out. Every image is looked at once, kept bit for bit
 where it is a JPEG, re-encoded where it is something else, and left out by name where it is broken. The story
 in order: `find` and scan the source (`sources`), give each image its place (`layout`), move it there
-(`transfer`), write the report and the manifest. A preparation that was killed goes on where it stopped
+(`transfer`), write the report and the manifest. A preparation that was killed resumes where it stopped
 (`journal`)."""
 
 import hashlib

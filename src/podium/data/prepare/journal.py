@@ -60,7 +60,7 @@ class Journal:
             if any(self.work.glob("*.arrow.json")):
                 changed = "an unfinished preparation of another source or with other options"
                 raise UserError(f"{self.directory} holds {changed}; run that one again, or remove the directory")
-            for scan in self.work.glob("[0-9]*"):  # no shard is lost: begin anew
+            for scan in self.work.glob("[0-9]*"):  # no shard is lost: start over
                 scan.unlink()
         write_atomic(kept, plan)
         for leftover in (*self.directory.glob(".*.tmp"), *self.work.glob(".*.tmp")):

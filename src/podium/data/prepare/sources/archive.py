@@ -37,7 +37,7 @@ class Scan:
     kind: str
     rows: pa.Table
     classes: list[str]
-    """As the archive declares them; mostly it does not."""
+    """The class names that the archive declares; most declare none."""
     may_count_from_one: bool
 
 

@@ -11,13 +11,13 @@ _BLOCK = 2048  # bytes
 
 
 def masked_crc32c(message: np.ndarray) -> int:
-    """As TFRecord stores it: rotated and offset, so that data which holds CRCs still has a good CRC."""
+    """The checksum as TFRecord stores it: rotated and offset, so that data which holds CRCs still has a good CRC."""
     crc = crc32c(message)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def crc32c(message: np.ndarray) -> int:
-    """Of uint8 [n]."""
+    """The checksum of uint8 [n]."""
     table = _table()
     if len(message) < 4:
         crc = 0xFFFFFFFF

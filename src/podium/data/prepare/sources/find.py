@@ -43,7 +43,7 @@ class SourceFile:
     stamp: str
     """Changes when the file does: a modification time or an ETag."""
     split: str | None = None
-    """As given by hand: train, validation or REST."""
+    """The split that was given by hand: train, validation or REST."""
     refused: str | None = None
 
     @property
@@ -94,7 +94,7 @@ def is_image(name: str) -> bool:
 
 
 def split_in_name(name: str) -> str | None:
-    """Of an archive, such as "train-00000-of-00004.parquet" or "val/7.tar": the first word that names a
+    """The split of an archive, such as "train-00000-of-00004.parquet" or "val/7.tar": the first word that names a
     split."""
     *folders, file = name.split("/")
     words = [*folders, *re.split(r"[^A-Za-z]+", file)]
@@ -106,7 +106,7 @@ def split_of_folder(folder: str) -> str | None:
 
 
 def choose_split(given: str | None, named: str | None) -> str | None:
-    """Of images in a folder or archive that is named for a split, or for none: what was given counts more. The
+    """The split of images in a folder or archive that is named for one, or for none; what was given wins. The
     rest of a source is for training, but for its test images."""
     if given == REST:
         return "test" if named == "test" else "train"
@@ -114,7 +114,7 @@ def choose_split(given: str | None, named: str | None) -> str | None:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """As a shell does it: "a-{08..10}" → a-08, a-09, a-10; "{x,y}" → x, y."""
+    """Expands braces like a shell: "a-{08..10}" → a-08, a-09, a-10; "{x,y}" → x, y."""
     pieces: list[list[str]] = []
     end = 0
     for brace in _BRACES.finditer(pattern):
@@ -191,13 +191,13 @@ def _list_local(pattern: str, source: str) -> Iterator[SourceFile]:
 
 
 def _name(path: str, source: str) -> str:
-    """Of one of the files that `source` stands for: from the folder that it names before its first `{*?[`."""
+    """The name of one of the files that `source` stands for: from the folder that it names before its first `{*?[`."""
     fixed = path if path == source else re.split(r"[{*?[]", source, maxsplit=1)[0]
     return os.path.relpath(path, os.path.dirname(fixed) or ".")
 
 
 def _prefix(folder: str, source: str) -> str:
-    """Of the names in one of the folders that `source` stands for, as in `{train,val}`: its path, from where it
+    """The prefix of names in one of the folders that `source` stands for, as in `{train,val}`: its path, from where it
     names a split. Folders of parts, as in `{part1,part2}`, have none: they hold the same classes."""
     parts = [] if folder == source else _name(folder, source).split("/")
     first = next((place for place, part in enumerate(parts) if split_of_folder(part)), len(parts))
