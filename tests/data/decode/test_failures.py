@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
-from tests.support.jpegs import FILES, SCENE, Box, Pixels, one
+from tests.support.jpegs import FILES, SCENE, Box, Pixels, jpeg, one
 
 from podium.data import decode
 from podium.data.decode import Buffers, Status, native
@@ -76,15 +76,25 @@ def test_a_scan_that_ends_too_early_is_corrupt(name: str) -> None:
 
 if not native.missing:
 
-    def test_a_progressive_file_of_endless_scans_is_refused() -> None:
-        image = FILES["progressive-444"]
+    def status_with(image: bytes, scans: int) -> Status:
+        """What becomes of a progressive file whose first scan is there so many times."""
         begin = image.find(b"\xff\xda")
         end = image.find(b"\xff\xc4", begin)  # the tables of the second scan
-        for scans, status in ((50, Status.OK), (150, Status.TOO_LARGE)):
-            endless = image[:begin] + image[begin:end] * scans + image[end:]
-            out = np.empty((1, 8, 8, 3), np.uint8)
-            crops = Crops(np.array([(0, 0, 9, 9)], np.int32), np.zeros(1, np.uint8), out, 1)
-            assert native.own.decode_batch(Buffers.of([endless]), crops, None, stale=None).tolist() == [status]
+        endless = image[:begin] + image[begin:end] * scans + image[end:]
+        out = np.empty((1, 8, 8, 3), np.uint8)
+        crops = Crops(np.array([(0, 0, 9, 9)], np.int32), np.zeros(1, np.uint8), out, 1)
+        return Status(native.own.decode_batch(Buffers.of([endless]), crops, None, stale=None)[0])
+
+    def test_a_progressive_file_of_endless_scans_is_refused() -> None:
+        image = FILES["progressive-444"]
+        assert [status_with(image, scans) for scans in (50, 150)] == [Status.OK, Status.TOO_LARGE]
+
+    def test_the_scans_of_a_large_progressive_file_have_a_budget_of_pixels() -> None:
+        """A billion pixel visits take seconds: 95 scans of 12 megapixels are too many, though 95 scans are not."""
+        large = jpeg(np.zeros((3000, 4000, 3), np.uint8), "L", progressive=True)
+        small = jpeg(np.zeros((30, 40, 3), np.uint8), "L", progressive=True)
+        assert [status_with(small, 93), status_with(large, 80)] == [Status.OK, Status.OK]
+        assert status_with(large, 93) == Status.TOO_LARGE
 
 
 def test_trailing_bytes_after_the_end_are_harmless(either: ModuleType) -> None:
