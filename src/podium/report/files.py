@@ -33,8 +33,12 @@ class _Appended:
 
     def write(self, record: bytes) -> None:
         with reporting(self._path):
-            self._file.write(record)
-            self._file.flush()
+            try:
+                self._file.write(record)
+                self._file.flush()
+            except OSError:
+                self.close()
+                raise
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # only what a failed write has left, and that was reported
