@@ -8,7 +8,7 @@ from flax import nnx
 
 from podium.errors import UserError
 from podium.models import build_model, build_norm, check
-from podium.models.resnet import Layers, ResNet, space_to_depth
+from podium.models.resnet import SHAPES, Layers, ResNet, Shape, space_to_depth
 from podium.recipe.schema import Model
 
 
@@ -38,9 +38,10 @@ def test_the_imagenet_networks_have_the_known_sizes(name, parameters):
     assert sum(p.size for p in jax.tree.leaves(nnx.state(shapes, nnx.Param))) == parameters
 
 
-def test_strides_sit_in_the_three_by_three_and_last_scales_start_at_zero():
-    model = resnet(model_settings("resnet50"))
-    first_of_stage_two = model.blocks[3]
+def test_strides_sit_in_the_three_by_three_and_last_scales_start_at_zero(monkeypatch):
+    monkeypatch.setitem(SHAPES, "short", Shape((1, 1), bottleneck=True))  # resnet50 is (3, 4, 6, 3)
+    model = resnet(model_settings("short"))
+    first_of_stage_two = model.blocks[1]
     assert [conv.kernel_size[0] for conv in first_of_stage_two.convs] == [1, 3, 1]
     assert [conv.strides for conv in first_of_stage_two.convs] == [1, 2, 1]
     for block in model.blocks:
@@ -54,8 +55,10 @@ def test_strides_sit_in_the_three_by_three_and_last_scales_start_at_zero():
     [("resnet8", "conv3", 32), ("resnet8", "conv7", 64), ("resnet8", "space_to_depth", 64), ("resnet8", "fold3", 32)],
 )
 def test_every_stem_gives_fp32_logits(name, stem, size):
-    model = build_model(model_settings(name, stem), 7, jnp.bfloat16, rngs=nnx.Rngs(0))
-    logits = model(jnp.ones((2, size, size, 3)))
+    settings = model_settings(name, stem)
+    logits = nnx.eval_shape(
+        lambda: build_model(settings, 7, jnp.bfloat16, rngs=nnx.Rngs(0))(jnp.ones((2, size, size, 3)))
+    )
     assert logits.shape == (2, 7)
     assert logits.dtype == jnp.float32
 
