@@ -14,7 +14,7 @@ from podium.host.sealed import unseal, write_sealed
 
 FAMILY = "podium-shards-"
 FORMAT = f"{FAMILY}3"
-"""The format that is written. Format 1, of Podium 0.1, had no column `index`, and format 2 no checksums; both are read."""
+"""The format that is written. Format 1, of Podium 0.1, had no column `index`, and format 2 no checksums; both open."""
 _READABLE = (f"{FAMILY}1", f"{FAMILY}2", FORMAT)
 _HASHED_AS = {FORMAT: f"{FAMILY}2"}  # the same images have the same content hash, with checksums or without
 MANIFEST = "manifest.json"
