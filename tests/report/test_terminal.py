@@ -65,6 +65,16 @@ def test_a_log_file_has_a_line_every_five_seconds_and_the_end():
     assert_snapshot(SHOWN / "log.txt", text())
 
 
+def test_a_loss_of_smoothed_labels_is_called_so_and_an_evaluation_s_is_not():
+    terminal, text = seen()
+    terminal.started(dataclasses.replace(STARTED, label_smoothing=0.1))
+    terminal.progress(at(20))
+    terminal.evaluated(EVALUATED)
+    trained, evaluated = text().splitlines()[-2:]
+    assert "  smoothed loss 2.303  " in trained
+    assert "  loss 0.568  " in evaluated
+
+
 def test_a_terminal_has_a_live_line():
     terminal, _ = seen(live=True)
     terminal.started(STARTED)

@@ -53,6 +53,7 @@ def changed(before, after):
     return {name for name in before if not np.array_equal(before[name], after[name])}
 
 
+@pytest.mark.slow
 def test_frozen_layers_keep_every_bit_and_cost_no_backward_pass():
     before, after, flops = trained(recipe())
     assert changed(before, after) == set(before)
@@ -70,6 +71,7 @@ def test_frozen_layers_keep_every_bit_and_cost_no_backward_pass():
         np.testing.assert_allclose(sharded[name], some[name], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_batch_norm_is_frozen_or_not():
     statistics = lambda names: {name for name in names if name[-1] in ("mean", "var")}  # noqa: E731
     before, after, _ = trained(recipe("all but classifier", "none"))
