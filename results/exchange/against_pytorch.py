@@ -126,7 +126,7 @@ def compare(name, folder):
     model, classes = Model(norm_span=1, name=name, classes=CLASSES), tuple(map(str, range(CLASSES)))
     abstract = nnx.eval_shape(lambda: models.build_model(model, CLASSES, np.float32, rngs=nnx.Rngs(0)))
     graph, params, stats = nnx.split(abstract, nnx.Param, nnx.BatchStat)
-    chosen = choose_tensors(read_weights(file), model, leaves_by_name(params, stats), classes)
+    chosen = choose_tensors(read_weights(file), model, leaves_by_name(params, stats), classes=classes)
     params, stats = chosen.place(params), chosen.place(stats)
     ours = nnx.merge(graph, params, stats)
     ours.eval()

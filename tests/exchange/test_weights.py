@@ -36,7 +36,7 @@ def shapes(model):
 
 def our_logits(model, tensors, images):
     """Of normalised [n, 3, rows, columns] images."""
-    chosen = choose_tensors(Weights("random", "", tensors), model, shapes(model), CLASSES)
+    chosen = choose_tensors(Weights("random", "", tensors), model, shapes(model), classes=CLASSES)
     network = built(model)
     graph, params, stats = nnx.graphdef(network), nnx.state(network, nnx.Param), nnx.state(network, nnx.BatchStat)
     whole = nnx.merge(graph, chosen.place(params), chosen.place(stats))
@@ -74,11 +74,11 @@ def test_every_depth_has_exactly_torchvision_s_tensors(name):
 def test_a_classifier_for_the_same_classes_is_kept_and_any_other_is_new():
     tensors, model = random_tensors("resnet18"), network()
     for classes, kept in [(None, True), (CLASSES, True), (CLASSES[::-1], False), (CLASSES[:3], False)]:
-        chosen = choose_tensors(Weights("w", "", tensors, classes), model, shapes(model), CLASSES)
+        chosen = choose_tensors(Weights("w", "", tensors, classes), model, shapes(model), classes=CLASSES)
         assert chosen.classifier_kept == kept
         assert ("fc.weight" in chosen.tensors) == kept
     thousand = random_tensors("resnet18", classes=1000)
-    assert not choose_tensors(Weights("w", "", thousand), model, shapes(model), CLASSES).classifier_kept
+    assert not choose_tensors(Weights("w", "", thousand), model, shapes(model), classes=CLASSES).classifier_kept
 
 
 def without(key):
@@ -107,14 +107,14 @@ def test_tensors_that_do_not_fit_are_named(change, message):
     tensors = random_tensors("resnet18")
     change(tensors)
     with pytest.raises(UserError, match=message):
-        choose_tensors(Weights("w", "", tensors), network(), shapes(network()), CLASSES)
+        choose_tensors(Weights("w", "", tensors), network(), shapes(network()), classes=CLASSES)
 
 
 def test_weights_that_were_trained_with_other_padding_are_refused():
     weights = Weights("w", "", random_tensors("resnet18"), padding="same")
     with pytest.raises(UserError, match=r"use --set model\.padding=same"):
-        choose_tensors(weights, network(), shapes(network()), CLASSES)
-    choose_tensors(weights, network(padding="same"), shapes(network()), CLASSES)
+        choose_tensors(weights, network(), shapes(network()), classes=CLASSES)
+    choose_tensors(weights, network(padding="same"), shapes(network()), classes=CLASSES)
 
 
 def test_files_are_read_with_what_stands_beside_them(tmp_path):

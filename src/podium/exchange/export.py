@@ -43,11 +43,18 @@ class Exported:
 
 
 def export(
-    network: Network, params: Any, stats: Any, about: card.About, options: Options, *, out: Path, images: np.ndarray
+    network: Network,
+    params: Any,
+    stats: Any,
+    *,
+    about: card.About,
+    options: Options,
+    out: Path,
+    images: np.ndarray,
 ) -> Exported:
     """Writes the folder `out`. `images`, uint8 [n, size, size, 3], are what the files are tried on."""
     tensors = torch_tensors(network.recipe.model, leaves_by_name(params, stats))
-    expected = _logits(network, params, stats, images)
+    expected = _logits(network, params, stats, images=images)
     with reporting(out, "choose another folder"):
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UserError(f"{out} is already there; choose a new folder, or remove it")
@@ -64,7 +71,7 @@ def export(
     return Exported(tuple(sorted(str(file) for file in out.iterdir())), difference, len(images))
 
 
-def _logits(network: Network, params: Any, stats: Any, images: np.ndarray) -> np.ndarray:
+def _logits(network: Network, params: Any, stats: Any, *, images: np.ndarray) -> np.ndarray:
     forward = jax.jit(lambda params, stats, images: network.forward(params, stats, {"image": images}, train=False)[0])
     return np.asarray(forward(params, stats, images))
 
@@ -102,9 +109,9 @@ def _read_back(
         return run_stablehlo((folder / STABLEHLO_FILE).read_bytes(), tensors, images)
     shapes = jax.eval_shape(network.initial)
     weights = Weights(str(folder), "", tensors, about.classes)
-    chosen = choose_tensors(weights, network.recipe.model, leaves_by_name(*shapes), about.classes)
+    chosen = choose_tensors(weights, network.recipe.model, leaves_by_name(*shapes), classes=about.classes)
     params, stats = (chosen.place(tree) for tree in shapes)
-    return _logits(network, params, stats, images)
+    return _logits(network, params, stats, images=images)
 
 
 def _run_onnx(file: Path, network: Network, options: Options, *, images: np.ndarray) -> np.ndarray:

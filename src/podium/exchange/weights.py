@@ -107,7 +107,7 @@ class Chosen:
         return jax.tree_util.tree_map_with_path(placed, tree)
 
 
-def choose_tensors(weights: Weights, model: Model, shapes: Mapping[Name, Any], classes: tuple[str, ...]) -> Chosen:
+def choose_tensors(weights: Weights, model: Model, shapes: Mapping[Name, Any], *, classes: tuple[str, ...]) -> Chosen:
     """Those of `weights` that a network of these shapes and classes starts with; all of it but perhaps the
     classifier, or a UserError."""
     if weights.padding not in (None, model.padding):
@@ -121,7 +121,7 @@ def choose_tensors(weights: Weights, model: Model, shapes: Mapping[Name, Any], c
     kept = _same_classes(weights, tensors, classes)
     if not kept:
         tensors, wanted = ({k: v for k, v in named.items() if not _of_classifier(k)} for named in (tensors, wanted))
-    _check_fit(weights.source, model, tensors, {key: torch_shape(shape) for key, shape in wanted.items()})
+    _check_fit(weights.source, model, tensors, wanted={key: torch_shape(shape) for key, shape in wanted.items()})
     return Chosen(model, tensors, kept)
 
 
@@ -145,7 +145,7 @@ def _of_classifier(key: str) -> bool:
     return key.startswith((f"{CLASSIFIER}.", "classifier."))
 
 
-def _check_fit(source: str, model: Model, tensors: Tensors, wanted: Mapping[str, tuple[int, ...]]) -> None:
+def _check_fit(source: str, model: Model, tensors: Tensors, *, wanted: Mapping[str, tuple[int, ...]]) -> None:
     problems = [f"{key} is missing" for key in wanted if key not in tensors]
     problems += [
         f"{key} is {list(tensors[key].shape)} and should be {list(shape)}"

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from podium.errors import UserError
 from podium.recipe.bounds import above, also_called, at_least, at_most, below, check_bounds, rgb
-from podium.recipe.torus import lay_out, parse_torus
+from podium.recipe.torus import lay_out, parse_torus, spans_that_fit
 
 
 @dataclass(frozen=True)
@@ -299,17 +299,5 @@ def _conflicts(r: Recipe) -> Iterator[str]:
     if r.batch_global % r.model.norm_span:
         yield (
             f"batch_global={r.batch_global} is not divisible by model.norm_span={r.model.norm_span}; "
-            f"{_spans_that_fit(r.batch_global, r.model.norm_span)}"
+            f"{spans_that_fit(r.batch_global, r.model.norm_span)}"
         )
-
-
-_SPAN_LEAST = 16  # below it batch norm's statistics are so noisy that little is learned (docs/accuracy.md)
-
-
-def _spans_that_fit(batch: int, span: int) -> str:
-    """What to write instead: spans that divide the batch and are large enough to learn with, or another batch."""
-    fitting = [s for s in range(1, batch + 1) if batch % s == 0]
-    good = [s for s in fitting if s >= min(_SPAN_LEAST, span)] or fitting[-1:]
-    nearest = sorted(sorted(good, key=lambda s: abs(s - span))[:2])
-    other = span * max(1, round(batch / span))
-    return f"use --set model.norm_span={' or '.join(map(str, nearest))}, or --set batch_global={other}"

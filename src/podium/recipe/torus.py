@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from podium.errors import UserError
 
+_SPAN_LEAST = 16  # below it batch norm's statistics are so noisy that little is learned (docs/accuracy.md)
+
 
 class Shape(NamedTuple):
     """rows × cols places on the torus, each of `lanes` devices."""
@@ -100,3 +102,12 @@ def most_square(places: int) -> tuple[int, int]:
     """The grid that is as square as the number allows, wider than high."""
     rows = max(d for d in range(1, math.isqrt(places) + 1) if places % d == 0)
     return rows, places // rows
+
+
+def spans_that_fit(batch: int, span: int) -> str:
+    """What to write instead: spans that divide the batch and are large enough to learn with, or another batch."""
+    fitting = [s for s in range(1, batch + 1) if batch % s == 0]
+    good = [s for s in fitting if s >= min(_SPAN_LEAST, span)] or fitting[-1:]
+    nearest = sorted(sorted(good, key=lambda s: abs(s - span))[:2])
+    other = span * max(1, round(batch / span))
+    return f"use --set model.norm_span={' or '.join(map(str, nearest))}, or --set batch_global={other}"

@@ -125,7 +125,7 @@ def _cards(run: Run) -> list[tuple[str, str]]:
 def _curves(runs: Sequence[Run]) -> list[Chart]:
     several = len(runs) > 1
 
-    def lines(kind: str, key: str, label: str, dashed: bool = False) -> list[Line]:
+    def lines(kind: str, key: str, label: str, *, dashed: bool = False) -> list[Line]:
         found = []
         for run in runs:
             points = [line for line in getattr(run.history, kind) if key in line]

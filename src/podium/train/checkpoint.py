@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,12 +29,12 @@ from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
 from podium.step.programs import Step
 from podium.step.state import State
+from podium.train.best_checkpoint import best_step, note_accuracy
 from podium.train.saved_state import Name, leaves_by_name, leaves_on_disk, name_of, parts_by_name
 
 _KEPT = 3
 _HASHES = "hashes.json"
 _METADATA = "_CHECKPOINT_METADATA"  # Orbax's
-_BEST = "best.json"
 _DAMAGED = "damaged-"
 _SLOW_DISK = 20e6  # bytes a second
 _OURS = re.compile(r"\d+(\.orbax-checkpoint-tmp.*)?")  # a step, or what Orbax writes before it is one
@@ -104,39 +104,11 @@ class Checkpoints:
 
     def best(self) -> int | None:
         """The kept step with the highest accuracy, as far as `note_accuracy` was told."""
-        step = self._best().get("step")
-        return step if step in self.steps() else None
+        return best_step(self._directory, self.steps())
 
     def note_accuracy(self, step: int, top1: float) -> None:
         """Remembers `step` as the best if it is; the best is kept beside the newest."""
-        before = self._best()
-        if before.get("step") not in self.steps() or top1 >= before["top1"]:
-            with reporting(self._directory / _BEST):
-                write_sealed(self._directory / _BEST, {"step": step, "top1": top1})
-
-    def _best(self) -> dict[str, Any]:
-        try:
-            return unseal((self._directory / _BEST).read_bytes())
-        except (OSError, ValueError):
-            return {}
-
-    def choose(self, which: Literal["newest", "best"] | int, say: Callable[[str], None]) -> int:
-        """The step of the checkpoint that is meant, if it is there and whole."""
-        kept = ", ".join(map(str, self.steps())) or "none"
-        if which == "newest":
-            step = self.newest_good(say)
-            if step is None:
-                raise UserError(
-                    f"{self.run} has no good checkpoint yet; resume its training with podium train --run {self.run}"
-                )
-            return step
-        step = self.best() if which == "best" else which
-        if step is None:
-            raise UserError(f"{self.run} does not know its best checkpoint, as it was not evaluated; kept are {kept}")
-        if step not in self.steps():
-            raise UserError(f"{self.run} has no checkpoint of step {step}; kept are {kept}")
-        self._verify(step)
-        return step
+        note_accuracy(self._directory, self.steps(), step=step, top1=top1)
 
     def newest_good(self, say: Callable[[str], None] = lambda _: None) -> int | None:
         """The newest step whose files match their hashes; each that does not is reported through `say`."""
@@ -147,7 +119,8 @@ class Checkpoints:
             say(f"checkpoint {self.run}/checkpoints/{step} is damaged ({found}); taking the one before it")
         return None
 
-    def _verify(self, step: int) -> None:
+    def verify(self, step: int) -> None:
+        """Whether the files of a checkpoint are as they were written."""
         if found := damage(self._directory / str(step)):
             raise UserError(f"checkpoint {self.run}/checkpoints/{step} is damaged ({found}); choose another step")
 
@@ -161,7 +134,7 @@ class Checkpoints:
                     f"with another --run"
                 )
         elif from_step in self.steps():
-            self._verify(from_step)
+            self.verify(from_step)
             step = from_step
         else:
             kept = ", ".join(map(str, self.steps())) or "none"

@@ -43,7 +43,7 @@ def find_start(
     weights = open_weights(remembered["source"] if source is None and remembered else str(source))
     if source is None and remembered and weights.sha256 != remembered["sha256"]:
         raise UserError(f"{weights.source} has changed since {run} was started from it; choose another --run")
-    chosen = choose_tensors(weights, recipe.model, leaves_by_name(*shapes), classes)
+    chosen = choose_tensors(weights, recipe.model, leaves_by_name(*shapes), classes=classes)
     if not complete_steps(run / "checkpoints"):
         classifier = "its classifier too" if chosen.classifier_kept else f"a new classifier for {len(classes)} classes"
         say(f"starts from {len(chosen.tensors)} tensors of {weights.source}, {classifier}")

@@ -129,8 +129,25 @@ def open_run(
     mesh = build_mesh(lay_out(shape, recipe.batch_global, recipe.model.norm_span), devices)
     step = build_step(recipe, mesh, make_model)
     with Checkpoints(run) as checkpoints:
-        chosen = checkpoints.choose(checkpoint, logging.warning)
+        chosen = _chosen_step(checkpoints, checkpoint)
         return Trained(info, recipe, step, checkpoints.restore(chosen, step), mesh, make_model)
+
+
+def _chosen_step(checkpoints: Checkpoints, which: Literal["newest", "best"] | int) -> int:
+    """The step of the checkpoint that is meant, if it is there and whole."""
+    run, kept = checkpoints.run, ", ".join(map(str, checkpoints.steps())) or "none"
+    if which == "newest":
+        step = checkpoints.newest_good(logging.warning)
+        if step is None:
+            raise UserError(f"{run} has no good checkpoint yet; resume its training with podium train --run {run}")
+        return step
+    step = checkpoints.best() if which == "best" else which
+    if step is None:
+        raise UserError(f"{run} does not know its best checkpoint, as it was not evaluated; kept are {kept}")
+    if step not in checkpoints.steps():
+        raise UserError(f"{run} has no checkpoint of step {step}; kept are {kept}")
+    checkpoints.verify(step)
+    return step
 
 
 def _for_evaluation(recipe: Recipe, shape: Shape) -> Recipe:
