@@ -1,10 +1,14 @@
 """The reader of compiled modules, on lines that libtpu 0.0.42.1 wrote for Podium's own step (tests/plan/compiled)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from podium.plan.collective_time import compiled_seconds
 from podium.plan.hlo import Collective, read_program
+from podium.plan.machines import parse_pod
+from podium.plan.operations import ELEMENT_WISE, read_operations
 
 _COMPILED = Path(__file__).parent / "compiled"
 
@@ -91,6 +95,38 @@ def test_a_reduce_scatter_that_is_written_as_a_fusion_is_one():
     assert (scatter.kind, scatter.cores, scatter.rings) == ("reduce-scatter", 4, ((4,),))
     assert scatter.whole_bytes == 4 * scatter.bytes == 4 * 4 * 3136 * 1024
     assert (program.cycles, program.update_cycles) == (50, 50)
+
+
+# A sum on SparseCores, as libtpu 0.0.42.1 wrote it for v6e:4x4, with one of its arrays and fewer attributes.
+_ON_SPARSE_CORES = """HloModule jit_f, is_scheduled=true
+
+%called_computation (param_0: f32[512,512], param_1: token[]) -> (f32[512,512]) {
+  %param_1 = token[] parameter(1)
+  %param_0 = f32[512,512]{1,0:T(8,128)} parameter(0)
+  ROOT %all-reduce.48 = (f32[512,512]{1,0:T(8,128)}) all-reduce(%param_0), channel_id=1, replica_groups={{0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15}}, to_apply=%add, backend_config={"device_type":"DEVICE_TYPE_SPARSECORE","collective_offload_config":{"all_reduce_offload_config":{"ici_strategy_config":{"color_strategies":[{"phase_rings":[{"ring_type":"ICI_RING_TYPE_UNIDIR_CW","ring_dim":"ICI_RING_DIM_X_MESH"},{"ring_type":"ICI_RING_TYPE_UNIDIR_CW","ring_dim":"ICI_RING_DIM_Y_MESH"}]},{"phase_rings":[{"ring_type":"ICI_RING_TYPE_UNIDIR_CCW","ring_dim":"ICI_RING_DIM_Y_MESH"},{"ring_type":"ICI_RING_TYPE_UNIDIR_CCW","ring_dim":"ICI_RING_DIM_X_MESH"}]}]}}}}
+}, execution_thread="sparsecore"
+
+ENTRY %main (p: f32[512,512]) -> f32[512,512] {
+  %p = f32[512,512]{1,0:T(8,128)} parameter(0)
+  %wait = token[] custom-call(), custom_call_target="PrepareAsyncCallDone"
+  %sum.call-start = ((f32[512,512]{1,0:T(8,128)}, token[]), (f32[512,512]{1,0:T(8,128)}), s32[]) call-start(%p, %wait), async_execution_thread="sparsecore", to_apply=%called_computation
+  %between = f32[8]{0} fusion(%p), kind=kLoop, metadata={op_name="transpose(jvp())/mul"}, backend_config={"estimated_cycles":"300"}
+  %sum.call-done = (f32[512,512]{1,0:T(8,128)}) call-done(%sum.call-start)
+  ROOT %after = f32[8]{0} fusion(%sum.call-done), kind=kLoop, backend_config={"estimated_cycles":"20"}
+}
+"""  # noqa: E501
+
+
+def test_a_sum_on_sparse_cores_is_a_collective_that_hides_behind_what_it_lets_run():
+    program = read_program(_ON_SPARSE_CORES)
+    (total,) = program.collectives
+    assert (total.kind, total.bytes, total.cores, total.overlapped_cycles) == ("all-reduce", 4 * 512 * 512, 16, 300)
+    assert (total.colours, total.phases, total.axes_of_colours) == (2, 2, ((0, 1), (1, 0)))
+    assert (program.cycles, program.update_cycles) == (320, 20)
+    pod = parse_pod("v6e:4x4")
+    apart = replace(total, emitter="RotatedPincerEmitter", rings=((4, 4), (4, 4)))
+    assert compiled_seconds(total, pod, 1e-6) == pytest.approx(compiled_seconds(apart, pod, 1e-6))
+    assert read_operations(_ON_SPARSE_CORES).under_collectives == {ELEMENT_WISE: 300}
 
 
 def test_text_without_an_entry_is_an_error():

@@ -73,6 +73,11 @@ def _tables(result: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], list[tupl
         ("M cycles by group", *names),
         [(group, *(f"{row['groups'][group] / 1e6:.2f}" for row in rows)) for group in GROUPS],
     )
+    if any(row["under_collectives"] for row in rows):
+        yield (
+            ("of those, while a collective runs", *names),
+            [(g, *(f"{row['under_collectives'].get(g, 0) / 1e6:.2f}" for row in rows)) for g in GROUPS],
+        )
     for row, name in zip(rows, names, strict=True):
         yield (
             (f"dearest of {name}", "k cycles", "MB", "shape"),

@@ -86,11 +86,18 @@ def compiled_seconds(collective: Collective, pod: Pod, hop_seconds: float) -> fl
     # Assumed from its name: the two directions of a pincer meet halfway.
     one_way = collective.strategy.startswith("UniDirection")
     halfway = "Pincer" in collective.emitter and not one_way
-    lengths = collective.rings or ((collective.cores,),)
+    lengths = collective.rings or _along_axes(collective, pod) or ((collective.cores,),)
     inside_tile = len(collective.axes_of_colours) != len(lengths)  # neighbours, whose ring closes without wrap-around
     colours = [[Ring(ring, not inside_tile and not _wraps(ring, pod)) for ring in phases] for phases in lengths]
     directions = 1 if one_way else 2
     return share * phases_seconds(colours, collective.whole_bytes, link, directions=directions, halfway=halfway)
+
+
+def _along_axes(collective: Collective, pod: Pod) -> tuple[tuple[int, ...], ...]:
+    """The rings of a collective of which the compiler tells only the axes: the whole pod's."""
+    if collective.cores != pod.cores or max(map(len, collective.axes_of_colours), default=0) != len(pod.shape):
+        return ()
+    return tuple(tuple(pod.shape[axis] for axis in axes) for axes in collective.axes_of_colours)
 
 
 def _wraps(ring: int, pod: Pod) -> bool:

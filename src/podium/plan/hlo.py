@@ -16,6 +16,7 @@ _INSTRUCTION = re.compile(
 )
 _ARRAY = re.compile(r"\b(" + "|".join(_BYTES) + r")\[([\d,]*)\]")
 _SCATTERS = re.compile(r"^%?(all-reduce-scatter[\w.\-]*) \(.*?\{\n(.*?)^\}", re.DOTALL | re.MULTILINE)
+_OFFLOADED = re.compile(r'^%?([\w.\-]+) \([^\n]*\{\n((?:  [^\n]*\n)*)\}, execution_thread="sparsecore"', re.MULTILINE)
 _GROUPS = re.compile(r"replica_groups=(?:\{\{[\d,{}]*\}\}|\[[\d,]+\]<=\[[\d,]+\])")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 
@@ -91,7 +92,7 @@ def entry_instructions(text: str) -> list[Instruction]:
     lines = text[text.index("\nENTRY ") :].splitlines()
     found = [Instruction(**match.groupdict()) for line in lines if (match := _INSTRUCTION.match(line))]
     groups = {name: _GROUPS.findall(body) for name, body in _SCATTERS.findall(text)}
-    return [_unfused(instruction, groups.get(instruction.calls or "", [])) for instruction in found]
+    return _on_sparse_cores([_unfused(i, groups.get(i.calls or "", [])) for i in found], text)
 
 
 def _unfused(instruction: Instruction, groups: list[str]) -> Instruction:
@@ -99,6 +100,24 @@ def _unfused(instruction: Instruction, groups: list[str]) -> Instruction:
     if not groups:
         return instruction
     return replace(instruction, opcode="reduce-scatter", rest=f"{instruction.rest}, {groups[0]}")
+
+
+def _on_sparse_cores(instructions: list[Instruction], text: str) -> list[Instruction]:
+    """The start and the end of a call that only does a collective, on another kind of core, as that collective's."""
+    called = {name: _INSTRUCTION.match(body.splitlines()[-1]) for name, body in _OFFLOADED.findall(text)}
+    kinds: dict[str, str] = {}  # by the name of the start
+    read = []
+    for instruction in instructions:
+        found = re.search(r"to_apply=%?([\w.\-]+)", instruction.rest) if instruction.opcode == "call-start" else None
+        root = called.get(found[1]) if found else None
+        if root and root["opcode"] in _COLLECTIVES:
+            kind = kinds[instruction.name] = root["opcode"]
+            given = root["type"] if kind == "all-reduce" else instruction.type
+            instruction = Instruction(instruction.name, given, f"{kind}-start", root["rest"])
+        elif instruction.opcode == "call-done" and instruction.operands[0] in kinds:
+            instruction = replace(instruction, opcode=f"{kinds[instruction.operands[0]]}-done")
+        read.append(instruction)
+    return read
 
 
 def read_program(text: str) -> Program:
@@ -150,6 +169,8 @@ def _collective(instruction: Instruction) -> Collective:
         size -= sum(map(array_bytes, _operand_types(instruction.type)))
     strategy = re.search(r'"strategy":"(\w+)"', rest)
     emitter = re.search(r'"emitter":"(\w+)"', rest)
+    if "DEVICE_TYPE_SPARSECORE" in rest:
+        return _sparse_core_collective(kind, size, rest)
     debug = re.search(r"colors:(\d+) phases:(\d+) cores:((?:\{[\d ]+\},?)+)", rest)
     axes = re.search(r"dim_used:((?:\{[\d ]+\},?)+)", rest)
     return Collective(
@@ -162,6 +183,21 @@ def _collective(instruction: Instruction) -> Collective:
         phases=int(debug[2]) if debug else 0,
         rings=_braces(debug[3]) if debug else (),
         axes_of_colours=_braces(axes[1]) if axes else (),
+    )
+
+
+def _sparse_core_collective(kind: str, size: int, rest: str) -> Collective:
+    colours = re.findall(r'"phase_rings":\[(.*?)\]', rest)
+    axes = tuple(tuple("XYZ".index(axis) for axis in re.findall(r"RING_DIM_([XYZ])", rings)) for rings in colours)
+    return Collective(
+        kind=kind,
+        bytes=size,
+        cores=_group_cores(rest),
+        emitter="SparseCore",
+        strategy="UniDirectionNDRingStrategy" if "_UNIDIR_" in rest else "StrategyND",
+        colours=len(axes),
+        phases=max(map(len, axes), default=0),
+        axes_of_colours=axes if all(axes) else (),
     )
 
 

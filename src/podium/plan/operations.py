@@ -5,7 +5,7 @@ lines of a model's source it came from does not matter, so that Podium's step an
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from podium.plan.hlo import Instruction, array_bytes, entry_instructions, is_collective, last_gradient_sum
@@ -48,11 +48,12 @@ class Operations:
     groups: dict[str, int]  # cycles
     dearest: tuple[Operation, ...]
     unpriced: tuple[Operation, ...]
+    under_collectives: dict[str, int] = field(default_factory=dict)  # cycles, of the groups: scheduled while one runs
 
 
 def operations_from_json(table: dict[str, Any]) -> Operations:
     dearest, unpriced = (tuple(Operation(**entry) for entry in table[name]) for name in ("dearest", "unpriced"))
-    return Operations(table["groups"], dearest, unpriced)
+    return Operations(table["groups"], dearest, unpriced, table.get("under_collectives", {}))
 
 
 def read_operations(text: str) -> Operations:
@@ -63,7 +64,11 @@ def read_operations(text: str) -> Operations:
     weights = {_dims(i.type) for i in instructions if i.opcode == "parameter"}
     last_sum = last_gradient_sum(instructions)
     priced, unpriced = [], []
+    under: Counter[str] = Counter()
+    running = 0  # collectives that have started and not ended
     for k, instruction in enumerate(instructions):
+        if is_collective(instruction):
+            running += instruction.opcode.endswith("-start") - instruction.is_done
         if instruction.opcode in _FREE or is_collective(instruction):
             continue
         group = _group(instruction, inside.get(instruction.calls or ""), weights, after_sum=k > last_sum)
@@ -73,13 +78,14 @@ def read_operations(text: str) -> Operations:
         )
         if instruction.cycles is not None:
             priced.append(found)
+            under[group] += found.cycles if running else 0
         elif moved >= _SMALL_BYTES and not instruction.is_done:
             unpriced.append(found)
     cycles = Counter({group: 0 for group in GROUPS})
     for operation in priced:
         cycles[operation.group] += operation.cycles
     dearest = sorted(priced, key=lambda operation: -operation.cycles)[:DEAREST]
-    return Operations(dict(cycles), tuple(dearest), _together(unpriced))
+    return Operations(dict(cycles), tuple(dearest), _together(unpriced), {g: n for g, n in under.items() if n})
 
 
 def _group(instruction: Instruction, convolution: re.Match[str] | None, weights: set[str], *, after_sum: bool) -> str:
