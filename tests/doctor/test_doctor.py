@@ -18,7 +18,9 @@ from tests.support.snapshots import assert_snapshot
 from podium.data.dataset.shards import ImageSet
 from podium.doctor import observe
 from podium.doctor.doctor import Report
-from podium.doctor.judge import Finding, judge_hosts, judge_work, worst
+from podium.doctor.finding import Finding
+from podium.doctor.judge import judge_hosts, judge_work, worst
+from podium.doctor.links import SUM_BYTES, expected_seconds
 from podium.doctor.observe import Host, Work, addends, is_sum, observe_work
 from podium.doctor.show import show
 from podium.mesh import build_mesh
@@ -36,6 +38,7 @@ WORK = Work(
     checkpoint_bytes=200 * 10**6, images=1000, cache="pixels", cache_bytes=10**9, decode_threads=4,
     decode_images_per_second=2000.0, decode_problem="",
 )  # fmt: skip
+GPUS = {"gpu_driver": "570.86", "gpu_memory_used_bytes": [5 << 20] * 8, "fabric": [f"mlx5_{k}" for k in range(8)]}
 SEVERAL = [dataclasses.replace(HOST, host=f"node{k}") for k in range(4)]
 
 
@@ -56,6 +59,43 @@ def test_four_hosts_alike_are_green():
     assert [f for f in findings if f.level != "green"] == []
     assert worst(findings) == "green"
     assert "in 4 processes on 4 hosts" in verdicts(findings)["versions"].found
+
+
+def test_gpus_that_are_free_and_well_connected_are_green():
+    hosts = [dataclasses.replace(h, **GPUS) for h in SEVERAL]
+    found = verdicts(judge_hosts(hosts, [0.0] * 4, [True] * 4))
+    assert found["GPU memory"].level == found["GPU network"].level == "green"
+    assert "GPU memory" not in verdicts(judge_hosts(SEVERAL, [0.0] * 4, [True] * 4))
+
+
+@pytest.mark.parametrize(
+    ("facts", "point", "words"),
+    [
+        ({"gpu_memory_used_bytes": [0, 0, 40 << 30]}, "GPU memory", "GPU 2 of node2 has 42.9 GB in use"),
+        ({"fabric": []}, "GPU network", "NCCL on node2 goes over TCP"),
+        ({"versions": {**HOST.versions, "NVIDIA driver": "560.1"}}, "versions", "has NVIDIA driver 560.1"),
+        ({"versions": {**HOST.versions, "nvidia-nccl-cu12": "2.1"}}, "versions", "has nvidia-nccl-cu12 2.1"),
+    ],
+)
+def test_a_host_whose_gpus_differ_is_named(facts, point, words):
+    hosts = [dataclasses.replace(h, **GPUS) for h in SEVERAL]
+    hosts[2] = dataclasses.replace(hosts[2], **facts)
+    finding = verdicts(judge_hosts(hosts, [0.0] * 4, [True] * 4))[point]
+    assert finding.level != "green"
+    assert words in finding.found
+
+
+def test_a_sum_is_held_against_what_the_links_should_give():
+    # By hand: 64 MiB, 7/8 of it out and back in over NVLink at 450 GB/s, of which 80 % are reached.
+    inside = 2 * 7 / 8 * SUM_BYTES / 450e9 / 0.8
+    assert expected_seconds("NVIDIA H100 80GB HBM3", hosts=1, gpus_per_host=8) == pytest.approx(inside)
+    outside = 2 * 3 / 4 * SUM_BYTES / 400e9 / 0.8
+    assert expected_seconds("NVIDIA H100", hosts=4, gpus_per_host=8) == pytest.approx(inside + outside)
+    assert expected_seconds("Some other card", hosts=4, gpus_per_host=8) == 0
+    assert expected_seconds("NVIDIA H100", hosts=1, gpus_per_host=1) == 0
+    for taken, level in ((1.9, "green"), (2.1, "yellow")):
+        work = dataclasses.replace(WORK, platform="gpu", large_sum_seconds=taken * inside, expected_sum_seconds=inside)
+        assert verdicts(work_of(SEVERAL, [work] * 4))["all-reduce"].level == level
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from podium.data.dataset.shards import ImageSet
 from podium.doctor import judge
+from podium.doctor.finding import Finding, Level
 from podium.doctor.observe import Host, Work, existing_folder, observe_host, observe_work
 from podium.errors import UserError
 from podium.mesh import build_mesh, find_devices
@@ -23,8 +24,8 @@ _CLASSES_WITHOUT_DATA = 1000
 
 @dataclass(frozen=True)
 class Report:
-    level: judge.Level
-    findings: tuple[judge.Finding, ...]
+    level: Level
+    findings: tuple[Finding, ...]
     hosts: tuple[Host, ...]
     """What was observed, in the order of ranks; `works` is empty if the devices were not started."""
     works: tuple[Work, ...]
@@ -52,7 +53,7 @@ def examine(
         torus = lay_out(shape, recipe.batch_global, recipe.model.norm_span)
         mesh = build_mesh(torus, devices)
     except UserError as error:  # from what all processes have in common, so all meet it
-        findings.append(judge.Finding("devices", "red", str(error), "start as many processes as the torus needs"))
+        findings.append(Finding("devices", "red", str(error), "start as many processes as the torus needs"))
         return Report("red", tuple(findings), tuple(hosts), ())
     observed = observe_work(recipe, mesh, data, processes_here=agree.processes_on_this_host())
     works = [Work(**work) for work in agree.gather(asdict(observed))]

@@ -5,24 +5,15 @@ but worse than it could) or red (it will fail, or train something else), and wha
 import ipaddress
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
+from podium.doctor.finding import Finding, Level
+from podium.doctor.judge_gpus import judge_gpus, judge_links
 from podium.doctor.observe import ALL_REDUCE_BYTES, Host, Work
 
-Level = Literal["green", "yellow", "red"]
 _CLOCKS_APART_SECONDS = 2.0
 _CLOCKS_FAR_SECONDS = 60.0  # Munge and TLS start to refuse
 _SLOW_COMPUTE = 1.5
 _CHECKPOINTS = 3  # two are kept while the third is written
-
-
-@dataclass(frozen=True)
-class Finding:
-    point: str
-    level: Level
-    found: str
-    advice: str = ""
 
 
 def judge_hosts(hosts: Sequence[Host], clock_seconds: Sequence[float], run_is_seen: Sequence[bool]) -> list[Finding]:
@@ -35,6 +26,7 @@ def judge_hosts(hosts: Sequence[Host], clock_seconds: Sequence[float], run_is_se
         _clocks(hosts, clock_seconds),
         _run_folder(hosts, run_is_seen),
         _decoder(hosts),
+        *judge_gpus(hosts),
     ]
 
 
@@ -153,7 +145,7 @@ def _devices(hosts: Sequence[Host], works: Sequence[Work], *, torus: str, batch_
         if work.platform == "cpu" and host.accelerator_files:
             found = f"{_who(process, hosts)} computes on the CPU, though {host.accelerator_files[0]} is there"
             return Finding(
-                "devices", "yellow", found, "install JAX for the accelerator: pip install 'jax[cuda12]' or [tpu]"
+                "devices", "yellow", found, "install JAX for it: make install EXTRAS=cuda12 (or cuda13, tpu)"
             )
     chips = per_process * len(works)
     kind = "simulated chips" if platform == "cpu" else f"{platform.upper()}s"
@@ -229,6 +221,8 @@ def _all_reduce(works: Sequence[Work]) -> Finding:
     megabytes, seconds = ALL_REDUCE_BYTES >> 20, works[0].all_reduce_seconds
     if not all(w.all_reduce_is_right for w in works):
         return Finding("all-reduce", "red", f"a sum of {megabytes} MB over the torus is wrong", "do not train on this")
+    if slow := judge_links(works):
+        return slow
     return Finding("all-reduce", "green", f"{megabytes} MB over the torus in {seconds * 1e3:.1f} ms")
 
 

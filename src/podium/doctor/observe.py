@@ -23,11 +23,13 @@ from podium.data.dataset.shards import ImageSet
 from podium.data.input.cache import cached_bytes, choose_level, divide_budget
 from podium.data.input.loader import TrainLoader, thread_count
 from podium.data.input.prefetch import local_rows
+from podium.doctor import links
 from podium.errors import UserError
+from podium.host import gpus
 from podium.host.accelerators import accelerator_files
 from podium.host.memory import free_memory_bytes
 from podium.host.versions import versions
-from podium.mesh import AXES, batch_sharding
+from podium.mesh import AXES, batch_sharding, is_gpu, natural_shape
 from podium.processes import agree
 from podium.processes.join import runtime
 from podium.recipe.reading import to_dict
@@ -64,6 +66,11 @@ class Host:
     disk_free_bytes: int
     accelerator_files: list[str]
     """Device files that show that there is an accelerator, whatever JAX sees."""
+    gpu_driver: str = ""
+    gpu_memory_used_bytes: list[int] = dataclasses.field(default_factory=list)
+    """Of each GPU, by whoever uses it before the run does."""
+    fabric: list[str] = dataclasses.field(default_factory=list)
+    """Adapters by which NCCL reaches other hosts; without one it goes over TCP."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,10 @@ class Work:
     decode_threads: int
     decode_images_per_second: float
     decode_problem: str
+    large_sum_seconds: float = 0.0
+    """For a sum over all GPUs that is large enough for their links to decide; 0 elsewhere."""
+    expected_sum_seconds: float = 0.0
+    """By what the links are sold as; 0 where nobody knows."""
 
 
 def observe_host(recipe: Recipe, data: Path | None, run: Path) -> Host:
@@ -99,7 +110,7 @@ def observe_host(recipe: Recipe, data: Path | None, run: Path) -> Host:
             problem = str(error)
     return Host(
         host=socket.gethostname(),
-        versions=versions(),
+        versions=versions() | ({"NVIDIA driver": driver} if (driver := gpus.driver_version()) else {}),
         recipe=agree.digest(to_dict(recipe)),
         data=content_hash,
         data_problem=problem,
@@ -111,6 +122,9 @@ def observe_host(recipe: Recipe, data: Path | None, run: Path) -> Host:
         memory_free_bytes=free_memory_bytes(),
         disk_free_bytes=shutil.disk_usage(existing_folder(run)).free,
         accelerator_files=accelerator_files(),
+        gpu_driver=driver,
+        gpu_memory_used_bytes=gpus.memory_used_bytes(),
+        fabric=gpus.fabric(),
     )
 
 
@@ -138,8 +152,18 @@ def observe_work(recipe: Recipe, mesh: Mesh, data: Path | None, *, processes_her
         decode_threads=thread_count(recipe.data),
         decode_images_per_second=0.0,
         decode_problem="",
+        **(_large_sum(mesh) if is_gpu(mesh) and mesh.size > 1 else {}),
     )
     return dataclasses.replace(work, **_input(recipe, mesh, data, processes_here=processes_here)) if data else work
+
+
+def _large_sum(mesh: Mesh) -> dict[str, float]:
+    devices = list(mesh.devices.flat)
+    hosts = natural_shape(devices).cols
+    all_reduce, given = jax.jit(_all_reduce(mesh)), _addends(mesh, links.SUM_BYTES // 4)
+    expected = links.expected_seconds(devices[0].device_kind, hosts=hosts, gpus_per_host=len(devices) // hosts)
+    seconds = float(np.median(seconds_of([all_reduce], given, repeats=5)))
+    return {"large_sum_seconds": seconds, "expected_sum_seconds": expected}
 
 
 def _input(recipe: Recipe, mesh: Mesh, data: Path, *, processes_here: int) -> dict[str, Any]:

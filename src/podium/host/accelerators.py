@@ -15,3 +15,12 @@ def accelerator_files() -> list[str]:
 def nvidia_files() -> list[str]:
     """One for each NVIDIA GPU."""
     return sorted(glob("/dev/nvidia[0-9]*"))
+
+
+def unused_accelerator(platform: str) -> str | None:
+    """What to say where JAX computes on the CPU though it was not told to and an accelerator is there."""
+    files = accelerator_files()
+    if platform != "cpu" or not files or os.environ.get("JAX_PLATFORMS"):
+        return None
+    extra = "cuda12 (or cuda13)" if nvidia_files() else "tpu"
+    return f"{files[0]} is there, but JAX computes on the CPU; make install EXTRAS={extra} brings what it needs"

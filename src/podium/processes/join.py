@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import jax
 
 from podium.errors import UserError
+from podium.host.accelerators import accelerator_files
 
 # In training train/watchdog.py finds a lost process within about ten seconds. JAX's own limit is long, so that hosts
 # that were suspended together for some minutes are not taken for dead.
@@ -64,7 +65,7 @@ def join(cluster: Cluster) -> None:
             f"started and reach the coordinator{f' {address}' if address else ''}"
         ) from None
     if runtime().num_processes > 1:
-        _quiet_gloo()
+        _part_stdout()
 
 
 def is_first() -> bool:
@@ -115,18 +116,25 @@ def _of_open_mpi_5() -> Cluster | None:
 
 def _local_devices() -> list[int] | None:
     """Which GPUs are this process's. JAX would give each process of Slurm or Open MPI the one of its local rank (None
-    leaves it to that); here the only process of a host gets all that are visible, which is what [] means to JAX."""
+    leaves it to that); here the only process of a host, and one that is shown a single GPU, get all that are visible,
+    which is what [] means to JAX."""
     found = os.environ.get
+    if len([name for name in found("CUDA_VISIBLE_DEVICES", "").split(",") if name]) == 1:
+        return []
     if local_ranks := found("OMPI_COMM_WORLD_LOCAL_SIZE"):
         return [] if local_ranks == "1" else [int(os.environ["OMPI_COMM_WORLD_LOCAL_RANK"])]
     one_per_node = found("SLURM_STEP_NUM_TASKS", "") == found("SLURM_STEP_NUM_NODES")
     return [] if one_per_node else None
 
 
-def _quiet_gloo() -> None:
-    """gloo prints every connection to file descriptor 1: Python's stdout gets a descriptor of its own."""
+def _part_stdout() -> None:
+    """Libraries print to file descriptor 1: Python's stdout gets a descriptor of its own. On a CPU it is gloo, with
+    every connection, and nobody hears it; on accelerators it is what NCCL_DEBUG asked for, and goes to stderr."""
     sys.stdout.flush()
     ours = os.fdopen(os.dup(1), "w", buffering=1, encoding=sys.stdout.encoding)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
+    if accelerator_files() and os.environ.get("JAX_PLATFORMS") != "cpu":
+        os.dup2(2, 1)
+    else:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), 1)
     sys.stdout = ours

@@ -5,6 +5,7 @@ the work of Slurm, MPI or Kubernetes.
 
 import contextlib
 import ctypes
+import os
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from dataclasses import dataclass
 from types import FrameType
 
 from podium.errors import EXIT_HUNG, EXIT_MISTAKE, EXIT_STOPPED, UserError
+from podium.host.accelerators import nvidia_files
+from podium.host.gpus import share_out
 
 _LOOK_SECONDS = 0.05
 _GRACE_SECONDS = 15.0  # for the others to notice by themselves, and to say so
@@ -30,8 +33,9 @@ def launch(arguments: Sequence[str], processes: int, *, restarts: int, say: Call
         raise UserError("podium launch starts podium train; write podium launch -n 4 -- train …")
     if restarts and not any(a == "--run" or a.startswith("--run=") for a in arguments):
         raise UserError("--restarts needs to know which run to resume; add --run DIR after train")
+    environments = _environments(processes)
     for left in reversed(range(restarts + 1)):
-        with Job(_commands(arguments, processes)) as job:
+        with Job(_commands(arguments, processes), environments) as job:
             ended = job.wait()
         if ended.code in (0, EXIT_STOPPED, EXIT_MISTAKE) or job.was_signalled:
             break
@@ -45,6 +49,22 @@ def _commands(arguments: Sequence[str], processes: int) -> list[list[str]]:
         coordinator = f"127.0.0.1:{server.getsockname()[1]}"
     cluster = ["--coordinator", coordinator, "--processes", str(processes), "--process"]
     return [[sys.executable, "-m", "podium", *arguments, *cluster, str(k)] for k in range(processes)]
+
+
+def _environments(processes: int) -> list[dict[str, str]]:
+    """Every process has GPUs of its own, in equal shares, where there are any."""
+    gpus, chosen = len(nvidia_files()), os.environ.get("JAX_PLATFORMS", "")
+    if not gpus or (chosen and "cuda" not in chosen and "gpu" not in chosen):
+        return [{}] * processes
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    shares = share_out(processes, gpus, visible)
+    if not shares:
+        there = f"CUDA_VISIBLE_DEVICES={visible}" if visible is not None else f"{gpus} GPUs"
+        raise UserError(
+            f"-n {processes} processes cannot share {there} equally; choose a number that divides them, or set "
+            f"CUDA_VISIBLE_DEVICES, or JAX_PLATFORMS=cpu to leave the GPUs alone"
+        )
+    return [{"CUDA_VISIBLE_DEVICES": share} for share in shares]
 
 
 @dataclass(frozen=True)
@@ -61,12 +81,15 @@ class Job:
     def __init__(
         self,
         commands: Sequence[Sequence[str]],
+        environments: Sequence[dict[str, str]] = (),
         *,
         grace_seconds: float = _GRACE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._commands, self._grace_seconds, self._clock, self._sleep = commands, grace_seconds, clock, sleep
+        self._environments = environments or [{}] * len(commands)
+        """What each has beside this process's environment."""
         self._processes: list[subprocess.Popen[bytes]] = []
         self._passing_on = contextlib.ExitStack()
         self.was_signalled = False
@@ -74,10 +97,11 @@ class Job:
 
     def __enter__(self) -> "Job":
         self._passing_on.enter_context(self._signals_passed_on())
-        for command in self._commands:
+        for command, environment in zip(self._commands, self._environments, strict=True):
             self._processes.append(
                 subprocess.Popen(
                     command,
+                    env={**os.environ, **environment},
                     stdout=subprocess.DEVNULL if self._processes else None,  # the first reports for all
                     start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and is passed on once
                     preexec_fn=_die_with_parent,

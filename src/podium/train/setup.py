@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from podium.data.dataset.shards import ImageSet
 from podium.data.input.cache import CacheBudgets, divide_budget
 from podium.exchange.weights import Chosen
+from podium.host.accelerators import unused_accelerator
 from podium.host.files import reporting
 from podium.host.malloc import keep
 from podium.host.versions import versions
@@ -80,6 +81,8 @@ def set_up(
     mesh = build_mesh(torus, devices)
     if is_cpu(mesh):
         keep()
+    if warning := unused_accelerator(devices[0].platform):
+        note(warning)
     shapes = network_shapes(recipe, mesh, make_model)  # a network that cannot be built leaves no run behind
     start = agree.everywhere(
         lambda: find_start(weights, run, recipe=recipe, shapes=shapes, classes=opened.images.classes, say=note)

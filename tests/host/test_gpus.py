@@ -1,0 +1,67 @@
+import os
+import stat
+
+import pytest
+
+from podium.errors import UserError
+from podium.host import accelerators, gpus
+from podium.processes import launch
+
+
+@pytest.mark.parametrize(
+    ("processes", "there", "visible", "shares"),
+    [
+        (8, 8, None, ["0", "1", "2", "3", "4", "5", "6", "7"]),
+        (2, 8, None, ["0,1,2,3", "4,5,6,7"]),
+        (2, 8, "6,1", ["6", "1"]),
+        (1, 4, "GPU-ab,GPU-cd", ["GPU-ab,GPU-cd"]),
+        (3, 8, None, []),
+        (4, 2, None, []),
+        (2, 8, "", []),
+    ],
+)
+def test_gpus_are_shared_out_equally_or_not_at_all(processes, there, visible, shares):
+    assert gpus.share_out(processes, there, visible) == shares
+
+
+@pytest.fixture
+def with_gpus(monkeypatch):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(launch, "nvidia_files", lambda: [f"/dev/nvidia{k}" for k in range(8)])
+    monkeypatch.setattr(accelerators, "nvidia_files", lambda: [f"/dev/nvidia{k}" for k in range(8)])
+
+
+def test_every_process_of_a_launch_has_gpus_of_its_own(with_gpus, monkeypatch):
+    assert launch._environments(4)[3] == {"CUDA_VISIBLE_DEVICES": "6,7"}
+    with pytest.raises(UserError, match="-n 3 processes cannot share 8 GPUs equally"):
+        launch._environments(3)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert launch._environments(3) == [{}] * 3
+
+
+def test_an_accelerator_that_jax_does_not_use_is_named_with_what_to_install(with_gpus, monkeypatch):
+    assert "/dev/nvidia0 is there" in accelerators.unused_accelerator("cpu")
+    assert "EXTRAS=cuda12" in accelerators.unused_accelerator("cpu")
+    assert accelerators.unused_accelerator("gpu") is None
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert accelerators.unused_accelerator("cpu") is None
+
+
+def test_what_a_host_says_of_its_gpus(tmp_path, monkeypatch):
+    (tmp_path / "version").write_text("570.86.15\n")
+    assert gpus.driver_version(tmp_path / "version") == "570.86.15"
+    assert gpus.driver_version(tmp_path / "none") == ""
+    (tmp_path / "infiniband" / "mlx5_0").mkdir(parents=True)
+    assert gpus.fabric(tmp_path / "infiniband") == ["mlx5_0"]
+    monkeypatch.setenv("NCCL_IB_DISABLE", "1")
+    assert gpus.fabric(tmp_path / "infiniband") == []
+
+
+def test_memory_in_use_is_what_nvidia_smi_prints(tmp_path, monkeypatch):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf '5\\n81000\\n'\n")
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert gpus.memory_used_bytes() == [5 << 20, 81000 << 20]
+    assert gpus.memory_used_bytes("no-such-tool") == []
