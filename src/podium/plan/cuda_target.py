@@ -34,9 +34,9 @@ _LIMITS = """
 """
 
 
-def target_config(card: str) -> str:
-    """The proto's text for a card of `gpus.toml`."""
-    of = CARDS[card]
+def target_config(card: str, *, hopper: bool = False) -> str:
+    """The proto's text for a card of `gpus.toml`; `hopper`: as if it were of that generation."""
+    of = CARDS[card] | ({"capability": 9, "accelerated": True} if hopper else {})
     scalar = {name: (of["clock_ghz"], of["scalar_units"][name], ops) for name, ops in of["scalar_ops"].items()}
     scalar |= {name: (of["clock_ghz"], 64, 1) for name in ("s32", "u32")}
     matrix = {name: (of["matrix_clock_ghz"], 4, ops) for name, ops in of["matrix_ops"].items()}

@@ -88,14 +88,16 @@ class Estimate:
 def estimate(
     recipe: Recipe,
     pod: Pod,
-    facts: Compiled | Work,
+    facts: "Compiled | Work | tuple[Part, ...]",
     *,
     cpu_images_per_second: float | None = None,
     constants: Constants = CONSTANTS,
 ) -> Estimate:
-    """The run of `recipe` on `pod`, by what was compiled or counted of its step. Without a rate at which one CPU core
-    decodes, input is left out."""
-    if isinstance(facts, Compiled):
+    """The run of `recipe` on `pod`, by what was compiled or counted of its step, or by the step's parts. Without a rate
+    at which one CPU core decodes, input is left out."""
+    if isinstance(facts, tuple):
+        parts = facts
+    elif isinstance(facts, Compiled):
         parts = _compiled_parts(pod, facts.program, constants)
     else:
         parts = _counted_parts(recipe, pod, facts, constants=constants)

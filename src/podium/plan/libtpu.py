@@ -6,19 +6,16 @@ Without libtpu nothing here fails; `compiled` gives None, and the plan counts in
 import hashlib
 import json
 import os
-import subprocess
-import sys
-import tempfile
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from podium.errors import UserError
 from podium.host.files import write_atomic
 from podium.host.paths import cache_directory
+from podium.plan import worker
 from podium.plan.hlo import Collective, Program
 from podium.plan.machines import Pod
 from podium.plan.operations import Operations, operations_from_json
@@ -41,7 +38,7 @@ _STEP_SOURCES = ("models/*.py", "optim/*.py", "reduce/*.py", "step/*.py", "mesh.
 _PEER_SOURCES = ("plan/peer_step.py", "mesh.py")
 _READERS = ("plan/hlo.py", "plan/operations.py")
 
-Stage = Callable[[str], None]
+Stage = worker.Stage
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,7 @@ def versions() -> dict[str, str]:
 
 def key_of(program: Recipe | Peer, pod: Pod) -> str:
     sources = _PEER_SOURCES if isinstance(program, Peer) else _STEP_SOURCES
-    parts = [_settings(program), str(pod), versions(), _hash(sources), _hash(_READERS)]
+    parts = [_settings(program), str(pod), versions(), worker.hash_of(sources), worker.hash_of(_READERS)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 
@@ -168,43 +165,7 @@ def _run_worker(program: Recipe | Peer, pod: Pod, stage: Stage, *, text_file: Pa
         "topology": str(pod),
         "text_file": str(text_file) if text_file else None,
     }
-    command = [sys.executable, "-m", "podium.plan.libtpu_worker"]
-    answer: dict[str, Any] = {}
-    with tempfile.TemporaryFile("w+") as errors:
-        worker = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=worker_environment(pod),
-        )
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        try:
-            worker.stdin.write(json.dumps(request))
-            worker.stdin.close()
-            for line in worker.stdout:
-                message = json.loads(line) if line.startswith("{") else {}
-                if "stage" in message:
-                    stage(message["stage"])
-                else:
-                    answer |= message
-            worker.wait()
-        finally:
-            worker.kill()
-            worker.wait()
-        if not answer:
-            errors.seek(0)
-            last_words = errors.read().strip().splitlines()[-1:]
-            answer = {"failed": last_words[0] if last_words else f"exit code {worker.returncode}"}
-    return answer
-
-
-def _hash(patterns: tuple[str, ...]) -> str:
-    root = Path(str(resources.files("podium")))
-    files = sorted(file for pattern in patterns for file in root.glob(pattern))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    return worker.ask("podium.plan.libtpu_worker", request, worker_environment(pod), stage=stage)
 
 
 def _write(file: Path, answer: dict[str, Any]) -> None:

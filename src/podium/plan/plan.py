@@ -5,9 +5,11 @@ person or a script wants to know about it. The command, a sweep and a search all
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from podium.plan import collective_time, gradient_sum, simulate
+from podium.plan import collective_time, cuda, gpu_estimate, gradient_sum, simulate
 from podium.plan.count import Work, count
-from podium.plan.estimate import CONSTANTS, Constants, Estimate, Origin, estimate
+from podium.plan.cuda import GpuCompiled
+from podium.plan.cuda_target import CARDS
+from podium.plan.estimate import CONSTANTS, Constants, Estimate, Origin, Part, estimate
 from podium.plan.gradient_sum import GradientSum
 from podium.plan.hlo import Collective
 from podium.plan.libtpu import Compiled, DoesNotFit, Stage, compiled, libtpu_version
@@ -29,7 +31,7 @@ class Memory:
 class Plan:
     recipe: Recipe
     pod: Pod
-    compiled: Compiled | None
+    compiled: Compiled | GpuCompiled | None
     estimate: Estimate
     gradients: GradientSum
     memory: Memory
@@ -93,7 +95,7 @@ class Plan:
 class Facts:
     """What is known of a step before it is estimated."""
 
-    compiled: Compiled | None
+    compiled: Compiled | GpuCompiled | None
     work: Work | None  # counted where the compiler's cycles do not say enough
     shortage: DoesNotFit | None
     notes: tuple[str, ...]
@@ -128,23 +130,26 @@ def plan_compiled(recipe: Recipe, pod: Pod, facts: Compiled, *, constants: Const
 def _find_out(recipe: Recipe, pod: Pod, stage: Stage, *, compile_step: bool) -> Facts:
     """Asks the compiler, and counts where it has no answer or its cycles cannot be turned into seconds."""
     notes: list[str] = []
-    facts, shortage = None, None
+    facts: Compiled | GpuCompiled | None = None
+    shortage = None
     if compile_step:
         try:
-            facts = compiled(recipe, pod, stage)
+            facts = cuda.compiled(recipe, pod, stage) if pod.chip.is_gpu else compiled(recipe, pod, stage)
         except DoesNotFit as found:
             shortage = found
             notes.append("the compiler ran out of memory; times are counted, not compiled")
         if facts is None and shortage is None:
             notes.append(_why_not_compiled(pod))
     work = None
-    if facts is None or not pod.chip.clock_hz:
+    if facts is None or (isinstance(facts, Compiled) and not pod.chip.clock_hz):
         stage("counting the step's work")
         work = count(recipe, recipe.batch_global // pod.cores)
-    if facts is not None and not pod.chip.clock_hz:
+    if isinstance(facts, Compiled) and not pod.chip.clock_hz:
         notes.append(f"the clock of {pod.chip.name} is not published; compute is counted against its peaks")
     if pod.chip.is_gpu and recipe.precision == "fp32":
         notes.append("precision = fp32 is counted at bf16 peaks")
+    if isinstance(facts, GpuCompiled):
+        notes.append("memory is without cuDNN's workspaces, which are chosen on the card")
     return Facts(facts, work, shortage, tuple(notes))
 
 
@@ -156,8 +161,10 @@ def _assemble(
     cpu_images_per_second: float | None = None,
     constants: Constants = CONSTANTS,
 ) -> Plan:
-    known = facts.work or facts.compiled
+    known: Compiled | GpuCompiled | Work | tuple[Part, ...] | None = facts.work or facts.compiled
     assert known is not None
+    if isinstance(known, GpuCompiled):
+        known = gpu_estimate.parts(pod, known)
     of_step = estimate(recipe, pod, known, cpu_images_per_second=cpu_images_per_second, constants=constants)
     return Plan(
         recipe=recipe,
@@ -192,8 +199,10 @@ def schedules(pod: Pod, message_bytes: float, constants: Constants = CONSTANTS) 
 
 
 def _why_not_compiled(pod: Pod) -> str:
+    if pod.chip.is_gpu and pod.chip.name not in CARDS:
+        return f"{pod.chip.name} is counted, not compiled: nobody has described it to XLA's GPU compiler"
     if pod.chip.is_gpu:
-        return "GPU clusters are counted, not compiled: no compiler for them runs without one"
+        return "XLA's GPU compiler is not installed, so nothing was compiled; make install EXTRAS=plan-gpu brings it"
     assert libtpu_version() is None
     return "libtpu is not installed, so nothing was compiled; make install EXTRAS=plan brings it"
 
@@ -214,12 +223,16 @@ def _gradients(recipe: Recipe, pod: Pod, facts: Facts, *, of_step: Estimate) -> 
     if facts.compiled is None:
         assert facts.work is not None
         return gradient_sum.assumed(pod, facts.work.gradient_bytes, seconds)
+    if isinstance(facts.compiled, GpuCompiled):
+        return gpu_estimate.gradient_sum(pod, facts.compiled, seconds)
     return gradient_sum.compiled(recipe, pod, facts.compiled.program, seconds=seconds)
 
 
-def _compiled_json(facts: Compiled | None) -> dict[str, Any] | None:
+def _compiled_json(facts: Compiled | GpuCompiled | None) -> dict[str, Any] | None:
     if facts is None:
         return None
+    if isinstance(facts, GpuCompiled):
+        return {**cuda.to_json(facts), "earlier": facts.earlier}
     return {
         "cycles": facts.program.cycles,
         "update_cycles": facts.program.update_cycles,

@@ -11,7 +11,9 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from podium.plan.cuda import GpuCompiled
 from podium.plan.estimate import Origin
+from podium.plan.gpu_show import add_compiled_rows
 from podium.plan.libtpu import Stage
 from podium.plan.plan import Plan
 from podium.plan.published import Check, summary
@@ -75,11 +77,15 @@ def show(plan: Plan, simulated: dict[str, dict[str, float]], console: Console) -
         marked(Origin.MODELLED),
     )
     table.add_row("gradient sum", plan.gradients.words, marked(plan.gradients.origin))
+    if isinstance(plan.compiled, GpuCompiled):
+        add_compiled_rows(table, plan.compiled, marked(Origin.COMPILED))
     console.print(table)
     _show_schedules(simulated, console)
     if plan.compiled:
         when = "compiled earlier" if plan.compiled.earlier else f"compiled in {plan.compiled.compile_seconds:.0f} s"
-        console.print(f"{when} with libtpu {plan.compiled.versions['libtpu']}", style="dim", highlight=False)
+        versions = plan.compiled.versions
+        compiler = f"libtpu {versions['libtpu']}" if "libtpu" in versions else versions["plugin"]
+        console.print(f"{when} with {compiler}", style="dim", highlight=False)
     for note in plan.notes:
         console.print(f"note: {note}", style="dim", highlight=False, markup=False, soft_wrap=True)
 
