@@ -18,7 +18,7 @@ from podium.step import network as network_module
 from podium.step.losses import cross_entropy, hits
 from podium.step.pixels import normalise_pixels
 from podium.step.programs import build_step, parameter_shapes
-from podium.step.update import is_sharded
+from podium.step.update import is_flat, is_sharded
 
 BATCH, SIZE, CLASSES = 32, 16, 5
 
@@ -99,6 +99,8 @@ def test_the_same_losses_and_weights_on_any_number_of_chips(on_one_chip, rows, c
         ("ring", "sharded", 1),
         ("torus", "replicated", 2),
         ("torus", "sharded", 2),
+        ("xla", "flat", 2),
+        ("torus", "flat", 2),
     ],
 )
 def test_every_way_to_sum_and_update_gives_the_same_losses(on_one_chip, reduce, weight_update, lanes):
@@ -111,7 +113,7 @@ def test_every_way_to_sum_and_update_gives_the_same_losses(on_one_chip, reduce, 
 
 
 @pytest.mark.parametrize(
-    ("reduce", "weight_update"), [("xla", "replicated"), ("torus", "replicated"), ("xla", "sharded")]
+    ("reduce", "weight_update"), [("xla", "replicated"), ("torus", "replicated"), ("xla", "sharded"), ("xla", "flat")]
 )
 def test_gradients_summed_in_bf16_are_rounded_and_nothing_else_is(reduce, weight_update):
     """Of the first step, whose forward pass no rounded gradient has touched yet."""
@@ -124,7 +126,8 @@ def test_gradients_summed_in_bf16_are_rounded_and_nothing_else_is(reduce, weight
         )  # fmt: skip
         step = programs(r, 2, 2)
         state, metrics = step.train(step.init(), next(batches(step, steps=1)))
-        after[wire] = jax.device_get((state.params, state.stats, metrics))
+        portable = step.portable(state)
+        after[wire] = jax.device_get((portable.params, portable.stats, metrics))
     (exact, stats, metrics), (rounded, same_stats, same_metrics) = after["fp32"], after["bf16"]
     assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(rounded))
     # Four summands of 8 bits each: a gradient is off by some 2^-8 of the largest; times the rate of 0.1.
@@ -138,11 +141,11 @@ def test_gradients_summed_in_bf16_are_rounded_and_nothing_else_is(reduce, weight
 
 
 @pytest.mark.parametrize("optimizer", [{"name": "sgd", "learning_rate": 0.1}, {"name": "lars", "learning_rate": 2.0}])
-@pytest.mark.parametrize("weight_update", ["replicated", "sharded"])
+@pytest.mark.parametrize("weight_update", ["replicated", "sharded", "flat"])
 def test_norms_are_reported_and_those_carried_are_of_the_weights(optimizer, weight_update):
     step = programs(small_recipe(weight_update=weight_update, optimizer=optimizer), 1, 2)
     state, metrics = step.train(step.init(), next(batches(step)))
-    tensors = [np.asarray(leaf, np.float64).reshape(-1) for leaf in jax.tree.leaves(state.params)]
+    tensors = [np.asarray(leaf, np.float64).reshape(-1) for leaf in jax.tree.leaves(step.portable(state).params)]
     np.testing.assert_allclose(metrics["weight_norm"][-1], np.linalg.norm(np.concatenate(tensors)), rtol=1e-5)
     assert (np.asarray(metrics["gradient_norm"]) > 0).all()
     if optimizer["name"] == "lars":
@@ -153,7 +156,7 @@ def test_norms_are_reported_and_those_carried_are_of_the_weights(optimizer, weig
     assert all(values.shape == (2,) for values in metrics.values())
 
 
-@pytest.mark.parametrize("weight_update", ["replicated", "sharded"])
+@pytest.mark.parametrize("weight_update", ["replicated", "sharded", "flat"])
 def test_a_restart_is_bit_identical_norms_included(weight_update):
     step = programs(small_recipe(weight_update=weight_update), 1, 4)
     first, second = batches(step)
@@ -172,6 +175,20 @@ def test_a_chip_keeps_its_rows_of_weights_and_slots_in_a_sharded_update():
         assert {shard.data.shape for shard in rows.addressable_shards} == {(1, 8, 128)}
     text = step.train.lower(state, next(batches(step))).compile().as_text()
     assert " reduce-scatter(" in text
+
+
+def test_the_update_is_flat_on_gpus_and_where_that_is_asked_for():
+    assert is_flat(small_recipe(), on_gpu=True)
+    assert not is_flat(small_recipe(), on_gpu=False)
+    assert is_flat(small_recipe(weight_update="flat"), on_gpu=False)
+    assert not is_flat(small_recipe(weight_update="sharded"), on_gpu=True)
+
+
+def test_a_flat_update_keeps_weights_slots_and_statistics_in_a_few_buffers():
+    state = programs(small_recipe(weight_update="flat", bucket_mb=0.0003), 1, 2).init()
+    assert len(state.params) == len(state.slots["momentum"]) > 1
+    assert all(buffer.shape[1:] == (8, 128) for buffer in state.params)
+    assert state.stats.ndim == 1
 
 
 @pytest.mark.parametrize(
@@ -197,7 +214,10 @@ def test_a_portable_state_moves_between_chips_and_ways_to_update(optimizer):
         return np.concatenate(losses)
 
     stayed = after_two_dispatches(("replicated", 1, 2), ("replicated", 1, 2))
-    for places in [(("sharded", 2, 4), ("sharded", 1, 4)), (("replicated", 2, 2), ("sharded", 2, 4))]:
+    for places in [
+        (("sharded", 2, 4), ("sharded", 1, 4)), (("replicated", 2, 2), ("sharded", 2, 4)),
+        (("flat", 2, 2), ("sharded", 2, 4)), (("sharded", 1, 2), ("flat", 2, 4)),
+    ]:  # fmt: skip
         np.testing.assert_allclose(after_two_dispatches(*places), stayed, rtol=2e-5)
 
 

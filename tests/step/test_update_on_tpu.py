@@ -25,7 +25,7 @@ from podium.step.update import build_update
 devices = in_wire_order(topologies.get_topology_desc("v3:4x4", "tpu").devices)
 mesh = build_mesh(lay_out(Shape(4, 4, 2), 512, 128), devices)
 sets = ["batch_global=512", "weight_update=sharded", f"gradient_sum={sys.argv[1]}"]
-update = build_update(load_recipe("resnet50-32k", sets), mesh)
+update = build_update(load_recipe("resnet50-32k", sets), mesh, (None, None))
 
 def start():
     params = {"conv": jnp.zeros((3, 3, 512, 512)), "stem": jnp.zeros((7, 7, 3, 64)), "bias": jnp.zeros(1000)}

@@ -52,9 +52,9 @@ def check(model: Model, image_size: int) -> None:
         raise UserError(f"{given} does nothing with model.name={model.name!r}; leave it out")
 
 
-def build_model(model: Model, classes: int, dtype: jnp.dtype, *, rngs: nnx.Rngs) -> nnx.Module:
+def build_model(model: Model, classes: int, dtype: jnp.dtype, *, on_gpu: bool = False, rngs: nnx.Rngs) -> nnx.Module:
     """The network of a recipe that `check` has passed."""
-    layers = Layers(build_norm(model), dtype, model.padding)
+    layers = Layers(build_norm(model), dtype, model.padding, on_gpu)
     if model.stem == "patches":
         return PooledResNet(WIDTHS[model.name], classes, layers=layers, rngs=rngs)
     return ResNet(SHAPES[model.name], classes, stem=model.stem, layers=layers, last_scale=model.last_scale, rngs=rngs)

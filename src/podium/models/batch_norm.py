@@ -16,6 +16,7 @@ from jax import lax
 
 from podium.errors import UserError
 from podium.mesh import TILE_AXES
+from podium.models.one_pass import moments, sum_both
 
 # A mean is near where its squared distance is at most so many variances: fp32 sums then keep the variance to some 1e-5.
 _NEAR = 16.0
@@ -45,6 +46,12 @@ class Groups(NamedTuple):
         """[…, values, columns · channels] → […, channels]."""
         sums = values.sum(-2)
         return sums if self.columns == 1 else sums.reshape(*sums.shape[:-1], self.columns, -1).sum(-2)
+
+    def totals(self, first: jax.Array, second: jax.Array) -> jax.Array:
+        """Both totals, [2, …, channels]."""
+        if self.columns == 1:
+            return jnp.stack(sum_both(first, second))
+        return jnp.stack([self.total(first), self.total(second)])
 
     def weights(self, x: jax.Array, mask: jax.Array | None) -> jax.Array | None:
         """The example's mask for each value, [groups, values, 1]."""
@@ -165,7 +172,7 @@ def _backward(groups: Groups, residuals: Any, gradients: Any) -> tuple[jax.Array
     x, (scale, _, mask, about), count, mean, inverse = residuals
     weight, dy, row = groups.weights(x, mask), groups.values(gradients[0]), groups.row
     normalised = (groups.values(x) - row(mean)) * row(inverse)
-    sums = jnp.stack([groups.total(dy), groups.total(dy * normalised)])
+    sums = groups.totals(dy, dy * normalised)
     through = through_statistics(groups, normalised, sums, count=count)
     if weight is not None:
         through *= weight
@@ -220,9 +227,14 @@ def _moments(
         shift, m2 = sums(mean)
         return mean + shift, m2
 
-    shift, m2 = sums(about)
-    near = shift * shift <= _NEAR * (m2 / at_least_one + groups.epsilon)
-    return count, *lax.cond(near.all(), lambda *found: found, again, about + shift, m2)
+    def by_cases(values: jax.Array) -> tuple[jax.Array, jax.Array]:
+        shift, m2 = sums(about)
+        near = shift * shift <= _NEAR * (m2 / at_least_one + groups.epsilon)
+        return lax.cond(near.all(), lambda *found: found, again, about + shift, m2)
+
+    if weight is not None or groups.columns > 1:
+        return count, *by_cases(values)
+    return count, *lax.platform_dependent(values, cuda=moments, default=by_cases)
 
 
 def _merge(moments: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:

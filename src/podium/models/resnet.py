@@ -17,6 +17,7 @@ from flax import nnx
 
 from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.columns import convolve, symmetric
+from podium.models.max_pool import max_pool
 from podium.models.stem import packed_stem
 
 he_normal = nnx.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
@@ -63,6 +64,7 @@ class Layers:
     norm: NormFactory
     dtype: jnp.dtype
     padding: Padding = "symmetric"
+    on_gpu: bool = False
 
     def conv(self, channels: tuple[int, int], kernel: int, stride: int = 1, *, rngs: nnx.Rngs) -> nnx.Conv:
         """A convolution from and to so many channels."""
@@ -188,7 +190,10 @@ class ResNet(nnx.Module):
         return packed_stem(self.first, self.first_norm, x.transpose(2, 0, 1, 3))
 
     def pool(self, x: jax.Array) -> jax.Array:
-        return nnx.max_pool(x, (3, 3), (2, 2), self.layers.around(3))
+        around = self.layers.around(3)
+        if self.layers.on_gpu and around != "SAME":
+            return max_pool(x, around)
+        return nnx.max_pool(x, (3, 3), (2, 2), around)
 
 
 def space_to_depth(x: jax.Array) -> jax.Array:

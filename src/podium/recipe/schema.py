@@ -237,12 +237,18 @@ class Recipe:
         "own gradients, the weights and everything else stay fp32.",
     ] = "fp32"
     weight_update: Annotated[
-        Literal["auto", "sharded", "replicated"],
-        "Whether each chip updates its share of the weights or all of them. auto: sharded from 8 chips of a CPU on.",
+        Literal["auto", "sharded", "replicated", "flat"],
+        "Whether each chip updates its share of the weights or all of them; flat: all, in a few buffers instead of "
+        "tensor by tensor. auto: sharded from 8 chips of a CPU on, flat on GPUs.",
     ] = "auto"
     bucket_mb: Annotated[
         float, above(0), "Gradients are summed in flat buckets of this size, in MB (replicated xla: in XLA's own)."
     ] = 25.0
+    deterministic: Annotated[
+        bool,
+        "Whether GPUs must give the same bits in every run, as CPUs and TPUs do by themselves. It costs speed: sums in "
+        "a fixed order, and cuDNN's default algorithms instead of those that a trial finds fastest.",
+    ] = False
     label_smoothing: Annotated[
         float, at_least(0), below(1), also_called("smoothing"), "Share of the target spread evenly over all classes."
     ] = 0.0

@@ -23,13 +23,15 @@ class Rows:
 
     buckets: Buckets
     shards: int
+    tiled: bool = True
+    """Whether a row is one tile of a TPU's memory; else the next values of a tensor in order, as GPUs read them."""
 
     def pack(self, tree: Any) -> list[jax.Array]:
         """One float32 buffer [rows, 8, 128] for each bucket."""
         leaves = self.buckets.treedef.flatten_up_to(tree)
         packed = []
         for group, rows in zip(self.buckets.groups, self._rows_of_buckets, strict=True):
-            parts = [_to_rows(leaves[k].astype(jnp.float32)) for k in group]
+            parts = [self._to_rows(leaves[k].astype(jnp.float32)) for k in group]
             missing = rows - sum(part.shape[0] for part in parts)
             packed.append(jnp.concatenate([*parts, jnp.zeros((missing, *_TILE), jnp.float32)]))
         return packed
@@ -41,7 +43,7 @@ class Rows:
             edges = np.cumsum([_row_count(self.buckets.leaves[k]) for k in group]).tolist()
             for k, first, last in zip(group, [0, *edges], edges, strict=False):
                 leaf = self.buckets.leaves[k]
-                leaves[k] = _from_rows(buffer[first:last], leaf.shape).astype(leaf.dtype)
+                leaves[k] = self._from_rows(buffer[first:last], leaf.shape).astype(leaf.dtype)
         return self.buckets.treedef.unflatten(leaves)
 
     def split(self, own: jax.Array) -> list[jax.Array]:
@@ -64,23 +66,21 @@ class Rows:
         counts = [sum(_row_count(self.buckets.leaves[k]) for k in group) for group in self.buckets.groups]
         return [count + -count % self.shards for count in counts]
 
+    def _to_rows(self, leaf: jax.Array) -> jax.Array:
+        if self.tiled and _is_tiled(leaf.shape):
+            tiles = leaf.reshape(-1, leaf.shape[-2] // _TILE[0], _TILE[0], leaf.shape[-1] // _TILE[1], _TILE[1])
+            return tiles.swapaxes(2, 3).reshape(-1, *_TILE)
+        return jnp.pad(leaf.reshape(-1), (0, -leaf.size % ROW)).reshape(-1, *_TILE)
+
+    def _from_rows(self, rows: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+        if self.tiled and _is_tiled(shape):
+            tiles = rows.reshape(-1, shape[-2] // _TILE[0], shape[-1] // _TILE[1], *_TILE)
+            return tiles.swapaxes(2, 3).reshape(shape)
+        return rows.reshape(-1)[: int(np.prod(shape))].reshape(shape)
+
 
 def _row_count(leaf: Any) -> int:
     return -(-leaf.size // ROW)
-
-
-def _to_rows(leaf: jax.Array) -> jax.Array:
-    if _is_tiled(leaf.shape):
-        tiles = leaf.reshape(-1, leaf.shape[-2] // _TILE[0], _TILE[0], leaf.shape[-1] // _TILE[1], _TILE[1])
-        return tiles.swapaxes(2, 3).reshape(-1, *_TILE)
-    return jnp.pad(leaf.reshape(-1), (0, -leaf.size % ROW)).reshape(-1, *_TILE)
-
-
-def _from_rows(rows: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    if _is_tiled(shape):
-        tiles = rows.reshape(-1, shape[-2] // _TILE[0], shape[-1] // _TILE[1], *_TILE)
-        return tiles.swapaxes(2, 3).reshape(shape)
-    return rows.reshape(-1)[: int(np.prod(shape))].reshape(shape)
 
 
 def _is_tiled(shape: tuple[int, ...]) -> bool:

@@ -10,11 +10,14 @@ from podium.mesh import AXES
 from podium.step.losses import cross_entropy, hits
 from podium.step.network import Network
 from podium.step.state import Batch, Metrics, State
+from podium.step.update import WeightUpdate
 
 
 @dataclass(frozen=True)
 class Evaluation:
     network: Network
+    update: WeightUpdate
+    """Knows where a state has the network's weights."""
 
     def zero_totals(self) -> Metrics:
         return {
@@ -26,7 +29,7 @@ class Evaluation:
 
     def add(self, state: State, totals: Metrics, batch: Batch) -> Metrics:
         """The totals with this batch counted in; runs inside `jax.shard_map`."""
-        logits, _ = self.network.forward(state.params, state.stats, batch, train=False)
+        logits = self._logits(state, batch)
         label = batch["label"]
         counted = label >= 0
         losses = cross_entropy(logits, jnp.maximum(label, 0), 0.0)
@@ -39,4 +42,7 @@ class Evaluation:
         return jax.tree.map(lambda total, part: total + lax.psum(part, AXES), totals, of_batch)
 
     def predict(self, state: State, image: jax.Array) -> jax.Array:
-        return jax.nn.softmax(self.network.forward(state.params, state.stats, {"image": image}, train=False)[0])
+        return jax.nn.softmax(self._logits(state, {"image": image}))
+
+    def _logits(self, state: State, batch: Batch) -> jax.Array:
+        return self.network.forward(*self.update.trees(state), batch, train=False)[0]

@@ -4,6 +4,7 @@ holds the network's structure, never its numbers, and does not know how they are
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from jax.sharding import Mesh
 
 from podium import models
 from podium.errors import UserError
-from podium.mesh import is_cpu
+from podium.mesh import is_cpu, is_gpu
 from podium.models.freeze import keep_statistics
 from podium.recipe.schema import Recipe
 from podium.step.pixels import normalise_pixels
@@ -50,7 +51,7 @@ def build_network(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = 
     if make_model is None:
         models.check(recipe.model, recipe.data.image_size)
         dtype = convolution_dtype(recipe, mesh)
-        make_model = lambda rngs: models.build_model(recipe.model, recipe.model.classes, dtype, rngs=rngs)  # noqa: E731
+        make_model = partial(_make_model, recipe, dtype, is_gpu(mesh))
         return Network(recipe, mesh, make_model, _graph(make_model))
     network = Network(recipe, mesh, make_model, _graph(make_model))
     _check_logits(network)
@@ -71,6 +72,10 @@ def _check_logits(network: Network) -> None:
             f"the network gives {list(shape)[1:]} numbers per image and the data has {classes} classes; make its last "
             f"layer {classes} wide"
         )
+
+
+def _make_model(recipe: Recipe, dtype: Any, on_gpu: bool, rngs: nnx.Rngs) -> nnx.Module:
+    return models.build_model(recipe.model, recipe.model.classes, dtype, on_gpu=on_gpu, rngs=rngs)
 
 
 def convolution_dtype(recipe: Recipe, mesh: Mesh) -> Any:

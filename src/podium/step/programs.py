@@ -14,22 +14,16 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from podium import optim
-from podium.mesh import batch_sharding, is_cpu, is_tpu, replicated_sharding
+from podium.mesh import batch_sharding, is_tpu, replicated_sharding
 from podium.recipe.batch import eval_batch, packed, train_batch
 from podium.recipe.schema import Recipe
+from podium.step.compiler_options import compiler_options
 from podium.step.evaluation import Evaluation
 from podium.step.network import ModelFactory, build_network
 from podium.step.pixels import packs_images
 from podium.step.state import Metrics, State
 from podium.step.training import Training
 from podium.step.update import build_update
-
-# Without these, XLA:CPU's weight-gradient convolutions are several times slower than oneDNN's (results/step).
-_CPU_OPTIONS = {
-    "xla_cpu_experimental_ynn_fusion_type": ",".join(
-        f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "ELTWISE", "REDUCE")
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -72,25 +66,25 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     (2, (1,))
     """
     network = build_network(recipe, mesh, make_model)
-    training = Training(recipe, network, optim.build_schedule(recipe), build_update(recipe, mesh))
-    evaluation = Evaluation(network)
-    everywhere, update, specs = replicated_sharding(mesh), training.update, training.update.specs
+    update = build_update(recipe, mesh, jax.eval_shape(network.initial))
+    training = Training(recipe, network, optim.build_schedule(recipe), update)
+    evaluation = Evaluation(network, update)
+    everywhere, specs = replicated_sharding(mesh), update.specs
     steps_then_batch, batch_only = batch_sharding(mesh, leading=1), batch_sharding(mesh)
     portable = jax.shard_map(update.portable, mesh=mesh, in_specs=(specs,), out_specs=P())
     resumed = jax.shard_map(update.resumed, mesh=mesh, in_specs=P(), out_specs=specs)
     laid_out = jax.tree.map(partial(NamedSharding, mesh), specs)
+    on_every_chip = partial(_on_every_chip, mesh, compiler_options(recipe, mesh))
     return Step(
         init=jax.jit(lambda: resumed(training.start()), out_shardings=laid_out),
         portable=jax.jit(portable, out_shardings=everywhere),
         resumed=jax.jit(resumed, out_shardings=laid_out),
-        train=_on_every_chip(
-            training.dispatch, mesh, (specs, steps_then_batch.spec), out_specs=(specs, P()), donate=(0,)
-        ),
-        evaluate=_on_every_chip(evaluation.add, mesh, (specs, P(), batch_only.spec), out_specs=P()),
+        train=on_every_chip(training.dispatch, (specs, steps_then_batch.spec), out_specs=(specs, P()), donate=(0,)),
+        evaluate=on_every_chip(evaluation.add, (specs, P(), batch_only.spec), out_specs=P()),
         zero_totals=jax.jit(evaluation.zero_totals, out_shardings=everywhere),
         predict=jax.jit(evaluation.predict),
         packed=make_model is None and packs_images(recipe, on_tpu=is_tpu(mesh)),
-        answer=_on_every_chip(evaluation.predict, mesh, (specs, batch_only.spec), out_specs=batch_only.spec),
+        answer=on_every_chip(evaluation.predict, (specs, batch_only.spec), out_specs=batch_only.spec),
         train_batches=steps_then_batch,
         eval_batches=batch_only,
         everywhere=everywhere,
@@ -98,12 +92,17 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
 
 
 def _on_every_chip(
-    f: Callable[..., Any], mesh: Mesh, in_specs: Any, *, out_specs: Any, donate: tuple[int, ...] = ()
+    mesh: Mesh,
+    options: dict[str, Any],
+    f: Callable[..., Any],
+    in_specs: Any,
+    *,
+    out_specs: Any,
+    donate: tuple[int, ...] = (),
 ) -> Any:
     mapped = jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
     # Named once more: jit would describe the same places in other words, and compile anew for its own output.
     laid_out = jax.tree.map(partial(NamedSharding, mesh), out_specs)
-    options = _CPU_OPTIONS if is_cpu(mesh) else None
     return jax.jit(mapped, out_shardings=laid_out, donate_argnums=donate, compiler_options=options)
 
 

@@ -15,7 +15,7 @@ TensorBoard."""
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class State:
-    """Everything that a step changes. `update.WeightUpdate` says where each part lies."""
+    """Everything that a step changes. `update.WeightUpdate` says where each part lies, and in which form."""
 
     step: Any
     params: Any
@@ -27,3 +27,13 @@ class State:
     """One norm per tensor of `params`, for an optimizer that asks for them: exactly those that the last update took."""
     own_weights: Any = None
     """This chip's rows of `params`, in a sharded update."""
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What a weight update gives back."""
+
+    state: State
+    others: Any
+    """The sum over all chips of the small tree that was given along."""
+    metrics: Metrics

@@ -44,17 +44,19 @@ class Training:
         rate = jnp.asarray(self.learning_rate(state.step), jnp.float32)
         updated = self.update(state, gradients, rate, others=(stats, metrics))
         stats, metrics = updated.others
-        stats = kept_statistics(self.recipe.model, state.stats, stats)
-        state = replace(updated.state, step=state.step + 1, stats=stats)
+        stats = kept_statistics(self.recipe.model, self.update.trees(state)[1], stats)
+        state = self.update.with_stats(replace(updated.state, step=state.step + 1), stats)
         return state, {**metrics, **updated.metrics, "learning_rate": rate}
 
     def _backward(self, state: State, batch: Batch) -> tuple[Any, Any, Metrics]:
         """This chip's share of the gradients, of the new statistics and of the metrics: their sums over all chips are
         the real ones."""
 
+        params, before = self.update.trees(state)
+
         def objective(params: Any) -> tuple[jax.Array, tuple[Any, Metrics]]:
             params = without_gradients(self.recipe.model, params)
-            logits, stats = self.network.forward(params, state.stats, batch, train=True)
+            logits, stats = self.network.forward(params, before, batch, train=True)
             losses = cross_entropy(logits, batch["label"], self.recipe.label_smoothing)
             right = hits(logits, batch["label"], 1)
             metrics = {"loss": losses.sum(), "top1": right.sum(dtype=jnp.float32)}
@@ -62,8 +64,8 @@ class Training:
             return metrics["loss"], (stats, metrics)
 
         # Parameters that vary by chip have gradients that do: summing them over the torus is then ours to do.
-        params = lax.pcast(state.params, AXES, to="varying")
-        gradients, (stats, metrics) = jax.grad(objective, has_aux=True)(params)
+        varying = lax.pcast(params, AXES, to="varying")
+        gradients, (stats, metrics) = jax.grad(objective, has_aux=True)(varying)
         return gradients, jax.tree.map(lambda s: s / self.network.mesh.size, stats), metrics
 
     def _unrolled(self, state: State, batches: Batch) -> tuple[State, Metrics]:

@@ -100,7 +100,7 @@ class TrainingLoop:
             self._state = restored(self._checkpoints, first_step, self._step, recipe=self._recipe, note=note)
         else:
             self._state = first_state(self._step, setup.weights)
-        self._listener.started(_started(setup, self._state, cache_level))
+        self._listener.started(_started(setup, jax.eval_shape(self._step.portable, self._state), cache_level))
         for warning in data_warnings(self._recipe, setup.images, setup.validation):
             self._listener.note(warning)
         if setup.changes:
@@ -227,7 +227,7 @@ def _compile(recipe: Recipe, step: Step, state: State) -> _Programs:
     return _Programs(train, evaluate, time.perf_counter() - began)
 
 
-def _started(setup: Setup, state: State, cache_level: str) -> events.Started:
+def _started(setup: Setup, portable: State, cache_level: str) -> events.Started:
     recipe, platform = setup.recipe, setup.mesh.devices.flat[0].platform
     return events.Started(
         run=str(setup.run),
@@ -241,7 +241,7 @@ def _started(setup: Setup, state: State, cache_level: str) -> events.Started:
         classes=len(setup.images.classes),
         batch_global=recipe.batch_global,
         norm_span=recipe.model.norm_span,
-        parameters=sum(p.size for p in jax.tree.leaves(state.params)),
+        parameters=sum(p.size for p in jax.tree.leaves(portable.params)),
         cache=cache_level,
         decoder=decode.backend_reason(),
         label_smoothing=recipe.label_smoothing,

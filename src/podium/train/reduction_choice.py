@@ -14,7 +14,8 @@ from podium.host.sealed import unseal, write_sealed
 from podium.processes import agree
 from podium.recipe.schema import Recipe
 from podium.reduce import REDUCTIONS, fastest, plan_buckets
-from podium.step.update import TORUS_AXES, bucket_size_bytes
+from podium.step.sums import TORUS_AXES
+from podium.step.update import bucket_size_bytes
 
 
 def choose_reduction(recipe: Recipe, mesh: Mesh, params: Any, *, run: Path, note: Callable[[str], None]) -> Recipe:

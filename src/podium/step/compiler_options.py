@@ -1,0 +1,30 @@
+"""What the compiler is told beyond its defaults, by platform: one table, with reasons."""
+
+from typing import Any
+
+from jax.sharding import Mesh
+
+from podium.recipe.schema import Recipe
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    # Without these, XLA:CPU's weight-gradient convolutions are several times slower than oneDNN's (results/step).
+    "cpu": {
+        "xla_cpu_experimental_ynn_fusion_type": ",".join(
+            f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "ELTWISE", "REDUCE")
+        )
+    },
+    # Gradients are summed while the backward pass still computes. On Hopper and Blackwell XLA does so by itself, on an
+    # A100 only when told. Left alone: the threshold above which sums are combined (one sum of everything has nothing
+    # to lie under), and CUDA graphs, which XLA makes by itself.
+    "gpu": {"xla_gpu_enable_latency_hiding_scheduler": True},
+    # What was tried for TPUs is in docs/plan.md; none of it helps.
+    "tpu": {},
+}
+# Sums of scattered values in a fixed order, and cuDNN's algorithms not chosen by timing them.
+_DETERMINISTIC: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_deterministic_ops": True}}
+
+
+def compiler_options(recipe: Recipe, mesh: Mesh) -> dict[str, Any]:
+    platform = mesh.devices.flat[0].platform
+    options = _OPTIONS.get(platform, {})
+    return options | (_DETERMINISTIC.get(platform, {}) if recipe.deterministic else {})

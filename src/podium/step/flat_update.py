@@ -1,0 +1,93 @@
+"""The weight update for GPUs, where every operation is a kernel of its own and a launch may cost more than a small one
+computes: every chip sums all gradients and updates all weights, as in `update.Replicated`, but in a few flat buffers
+instead of tensor by tensor. The network takes its tensors as slices of them, which cost no kernel.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+from podium import optim
+from podium.reduce import Buckets, Rows, plan_buckets
+from podium.step.layer_rates import Factors
+from podium.step.leaves import OwnLeaves, with_norms
+from podium.step.state import State, Updated
+from podium.step.sums import Sums
+
+_ONE_BUCKET = 2**62
+
+
+@dataclass(frozen=True)
+class Flat:
+    """The buffers are `state.params` and every slot: lists of float32 [rows, 8, 128], one for each bucket of gradients
+    (`reduce.rows`), the same on every chip; `state.stats` is one flat vector."""
+
+    rule: optim.Rule
+    sums: Sums
+    shapes: tuple[Any, Any]
+    """Of the network's weights and statistics."""
+    factors: Callable[[Any], Factors] = lambda _: None
+    specs = State(P(), P(), P(), P(), P(), P())
+
+    def trees(self, state: State) -> tuple[Any, Any]:
+        return self._rows.unpack(state.params), self._statistics.unpack([state.stats])
+
+    def with_stats(self, state: State, stats: Any) -> State:
+        return replace(state, stats=self._statistics.pack(stats)[0])
+
+    def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
+        leaves = OwnLeaves(self._rows, 0)
+        summed = [self._summed(buffer) for buffer in self._rows.pack(gradients)]
+        gradient_norms = jnp.sqrt(leaves.squares(*summed))
+        weights, slots = self._updated(state, summed, gradient_norms, rate=rate, leaves=leaves)
+        norms = jnp.sqrt(leaves.squares(*weights))
+        new = replace(state, params=weights, slots=slots, weight_norms=norms if self.rule.needs_norms else None)
+        metrics = optim.norm_metrics(gradient_norms, norms)
+        metrics |= self.rule.metrics(state.weight_norms, gradient_norms, leaves.adapted)
+        return Updated(new, self.sums.small(others), metrics)
+
+    def _summed(self, buffer: jax.Array) -> jax.Array:
+        return self.sums.of_gradients.all_reduce(buffer.reshape(-1)).reshape(buffer.shape)
+
+    def _updated(
+        self, state: State, gradients: list[jax.Array], norms: jax.Array, *, rate: jax.Array, leaves: OwnLeaves
+    ) -> tuple[list[jax.Array], optim.Slots]:
+        """New weights and slots, buffer by buffer; `norms` are the gradients'."""
+        of_leaves = {
+            "adapted": leaves.adapted,
+            "weight_norm": jnp.zeros_like(norms) if state.weight_norms is None else state.weight_norms,
+            "gradient_norm": norms,
+        }
+        if factors := self.factors(self.shapes[0]):
+            of_leaves["rate"] = rate * jnp.array(factors)
+        of_rows = {name: self._rows.split(leaves.of_rows(values)) for name, values in of_leaves.items()}
+        weights, slots = [], []
+        for k, gradient in enumerate(gradients):
+            own = {name: buffers[k] for name, buffers in state.slots.items()}
+            of_buffer = {"rate": rate} | {name: parts[k] for name, parts in of_rows.items()}
+            weight, new = self.rule(state.params[k], gradient, own, **of_buffer)
+            weights.append(weight)
+            slots.append(new)
+        return weights, {name: [new[name] for new in slots] for name in state.slots}
+
+    def portable(self, state: State) -> State:
+        params, stats = self.trees(state)
+        slots = {name: self._rows.unpack(buffers) for name, buffers in state.slots.items()}
+        return replace(state, params=params, stats=stats, slots=slots)
+
+    def resumed(self, portable: State) -> State:
+        state = self.with_stats(with_norms(portable, self.rule), portable.stats)
+        slots = {name: self._rows.pack(whole) for name, whole in portable.slots.items()}
+        return replace(state, params=self._rows.pack(portable.params), slots=slots)
+
+    @property
+    def _rows(self) -> Rows:
+        return Rows(plan_buckets(self.shapes[0], self.sums.bucket_bytes), shards=1, tiled=False)
+
+    @property
+    def _statistics(self) -> Buckets:
+        return plan_buckets(self.shapes[1], _ONE_BUCKET)
