@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -38,7 +39,11 @@ WORK = Work(
     checkpoint_bytes=200 * 10**6, images=1000, cache="pixels", cache_bytes=10**9, decode_threads=4,
     decode_images_per_second=2000.0, decode_problem="",
 )  # fmt: skip
-GPUS = {"gpu_driver": "570.86", "gpu_memory_used_bytes": [5 << 20] * 8, "fabric": [f"mlx5_{k}" for k in range(8)]}
+GPUS: dict[str, Any] = {
+    "gpu_driver": "570.86",
+    "gpu_memory_used_bytes": [5 << 20] * 8,
+    "fabric": [f"mlx5_{k}" for k in range(8)],
+}
 SEVERAL = [dataclasses.replace(HOST, host=f"node{k}") for k in range(4)]
 
 

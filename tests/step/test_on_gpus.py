@@ -24,7 +24,7 @@ def compiled(card, sets=()):
     recipe = load_recipe("demo", changes)
     torus = lay_out(natural_shape(gpus), recipe.batch_global, recipe.model.norm_span)
     step = build_step(recipe, build_mesh(torus, in_wire_order(gpus)))
-    return step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step.train_batches, steps=1)).compile()
+    return step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step, steps=1)).compile()
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def _compile(request: dict[str, Any], *, hopper: bool, options: dict[str, Any]) 
     described = topologies.get_topology_desc(platform="cuda", target_config=target, topology=shape)
     torus = lay_out(Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
     step = build_step(recipe, build_mesh(torus, in_wire_order(described.devices)))
-    lowered = step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step.train_batches, steps=1))
+    lowered = step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step, steps=1))
     return lowered.compile(compiler_options=options)
 
 
