@@ -6,7 +6,6 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
-from typing import Any
 
 import jax
 import numpy as np
