@@ -1,5 +1,8 @@
 """Host batches and the feed: the right images with their labels, whatever the cache, the hosts and the broken files."""
 
+import threading
+
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +16,7 @@ from podium.data.input.augment import train_crops
 from podium.data.input.cache import Cache, choose_level
 from podium.data.input.loader import EvalLoader, TrainLoader
 from podium.data.input.order import Order
-from podium.data.input.prefetch import Feed, local_rows, to_devices
+from podium.data.input.prefetch import Feed, local_rows, placed, to_devices
 from podium.data.input.share import runs
 from podium.errors import UserError
 from podium.mesh import batch_sharding, build_mesh
@@ -128,8 +131,6 @@ def test_auto_takes_the_fastest_level_that_fits(small_data):
 @given(data=st.data())
 @settings(max_examples=15, deadline=None)
 def test_devices_get_their_own_rows(data):
-    import jax
-
     shape = Shape(*data.draw(st.sampled_from([(1, 1), (2, 2), (2, 4), (4, 4), (2, 2, 4)])))
     per_chip, leading = data.draw(st.integers(1, 3)), data.draw(st.sampled_from([0, 1]))
     batch_global = shape.chips * per_chip
@@ -238,3 +239,20 @@ def test_a_mistaken_choice_of_decoder_is_told_before_a_thread_reads_ahead(small_
     decode._chosen.cache_clear()
     with pytest.raises(UserError, match="PODIUM_DECODER='nativ' is not known"):
         TrainLoader(ImageSet.open(small_data, "train"), small_recipe(), np.arange(16))
+
+
+def test_parts_that_do_not_lie_together_are_laid_out_and_reach_their_devices():
+    steps = np.arange(3 * 8 * 5, dtype=np.int32).reshape(3, 8, 5)
+    devices = jax.devices()[:4]
+    parts = [(device, steps[:, 2 * k : 2 * k + 2]) for k, device in enumerate(devices)]
+    seen = []
+
+    def lay_out(view):
+        assert not view.flags["C_CONTIGUOUS"]
+        seen.append(threading.current_thread().name)
+        return np.ascontiguousarray(view)
+
+    for (device, view), array in zip(parts, placed(parts, lay_out), strict=True):
+        assert array.devices() == {device}
+        np.testing.assert_array_equal(array, view)
+    assert all(name.startswith("podium-copy") for name in seen)

@@ -6,7 +6,8 @@ line can say whether the input or the compute is the bottleneck.
 import contextlib
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import jax
@@ -17,6 +18,7 @@ from podium.data.input.loader import HostBatch
 from podium.recipe.batch import pack_images
 
 _IN_FLIGHT = 2
+_copiers = ThreadPoolExecutor(8, "podium-copy")  # its threads start when there is something to copy
 
 
 class Fills(Protocol):
@@ -38,16 +40,35 @@ def to_devices(
     axis = len(sharding.spec) - 1
 
     def one(name: str, host: np.ndarray) -> jax.Array:
-        lay_out = pack_images if packed and name == "image" else np.asarray
-        on_devices = []
+        parts = []
         for device, (first, last) in _parts(sharding, batch_global):
             here = slice(*np.searchsorted(rows, [first, last]))
-            on_devices.append(jax.device_put(lay_out(host[(slice(None),) * axis + (here,)]), device))
+            parts.append((device, host[(slice(None),) * axis + (here,)]))
+        if parts[0][0].platform == "cpu":
+            lay_out: Callable[[np.ndarray], np.ndarray] = np.asarray
+        else:
+            lay_out = np.ascontiguousarray
+        on_devices = placed(parts, pack_images if packed and name == "image" else lay_out)
         shape = list(on_devices[0].shape)
         shape[axis] *= sharding.num_devices
         return jax.make_array_from_single_device_arrays(tuple(shape), sharding, on_devices)
 
     return {name: one(name, host) for name, host in batch.items()}
+
+
+def placed(
+    parts: Sequence[tuple[jax.Device, np.ndarray]], lay_out: Callable[[np.ndarray], np.ndarray]
+) -> list[jax.Array]:
+    """Each part on its device, laid out as its transfer wants it. The parts of a dispatch of several steps do not lie
+    together in memory, and at some GB a dispatch for eight GPUs one thread could not bring them together in time."""
+
+    def place(part: tuple[jax.Device, np.ndarray]) -> jax.Array:
+        device, view = part
+        return jax.device_put(lay_out(view), device)
+
+    if lay_out is np.asarray or len(parts) == 1:
+        return [place(part) for part in parts]
+    return list(_copiers.map(place, parts))
 
 
 def _parts(sharding: NamedSharding, batch_global: int) -> Iterator[tuple[jax.Device, tuple[int, int]]]:
