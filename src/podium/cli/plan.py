@@ -13,7 +13,7 @@ from podium.cli.arguments.plan import Plan as PlanCommand
 from podium.cli.arguments.plan_options import PlanOptions
 from podium.errors import UserError
 from podium.mesh import pass_over_compilers
-from podium.plan import decode_rate, page, published, search
+from podium.plan import cuda, decode_rate, gpu_published, gpu_show, page, published, search
 from podium.plan import show as report
 from podium.plan.machines import CHIPS, Pod, parse_pod
 from podium.plan.plan import Plan, make_plan, schedules
@@ -106,8 +106,12 @@ def _command(options: PlanOptions, sets: tuple[str, ...]) -> str:
 def _check(fresh: bool, console: Console) -> dict[str, Any]:
     with report.progress(console, "published results") as stage:
         found = published.check(stage, fresh=fresh)
+        if fresh and cuda.plugin_version():
+            gpu_published.compile_all(stage)
     report.show_check(found, console)
-    return published.to_json(found)
+    on_gpus = gpu_published.check()
+    gpu_show.show_check(on_gpus, console)
+    return {**published.to_json(found), "gpus": {"points": on_gpus, **gpu_published.summary(on_gpus)}}
 
 
 def _numbers(text: str) -> list[int]:

@@ -5,6 +5,7 @@ and tested on the rest. The compilations are kept beside this file, so the check
 """
 
 import json
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -106,6 +107,20 @@ def check(constants: GpuConstants = CONSTANTS) -> list[dict[str, Any]]:
         error = rate / point.images_per_second - 1
         rows.append({**vars(point), "fitted": is_fitted(point), "predicted": rate, "error": error})
     return rows
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Median and worst error of all points, of those for fitting and of those for testing."""
+    parts = {
+        "all": list(rows),
+        "fitted": [row for row in rows if row["fitted"]],
+        "tested": [row for row in rows if not row["fitted"]],
+    }
+    return {name: _errors([abs(row["error"]) for row in part]) for name, part in parts.items() if part}
+
+
+def _errors(errors: Sequence[float]) -> dict[str, float]:
+    return {"median_error": statistics.median(errors), "worst_error": max(errors), "points": len(errors)}
 
 
 def compile_all(stage: Stage, only: Sequence[str] = ()) -> dict[str, GpuCompiled]:

@@ -1,11 +1,15 @@
 """What a plan shows of a program compiled for GPUs, and of the check against published runs."""
 
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from podium.plan.cuda import GpuCompiled
 from podium.plan.gpu_hlo import GpuCollective
+from podium.plan.gpu_published import summary
 
 
 def add_compiled_rows(table: Table, facts: GpuCompiled, mark: str) -> None:
@@ -20,6 +24,32 @@ def add_compiled_rows(table: Table, facts: GpuCompiled, mark: str) -> None:
     )
     for words, count in Counter(map(_in_words, program.collectives)).items():
         table.add_row("collective", f"{count} × {words}", mark)
+
+
+def show_check(rows: Sequence[dict[str, Any]], console: Console) -> None:
+    """Published runs on GPUs beside what is planned of them."""
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 1))
+    for name in ("cluster", "batch", "published", "planned", "error", "for", "source"):
+        table.add_column(name, no_wrap=True, justify="left" if name in ("cluster", "source") else "right")
+    for row in rows:
+        table.add_row(
+            row["topology"],
+            f"{row['batch_global']:,}",
+            f"{row['images_per_second'] / 1e3:,.0f} k",
+            f"{row['predicted'] / 1e3:,.0f} k",
+            f"{row['error']:+.1%}",
+            "fitting" if row["fitted"] else "testing",
+            row["source"],
+        )
+    console.print(table, crop=False)
+    for name, of in summary(rows).items():
+        console.print(
+            f"GPUs, {name} ({of['points']} points): median error {of['median_error']:.1%}, "
+            f"worst {of['worst_error']:.1%}",
+            highlight=False,
+        )
 
 
 def _in_words(collective: GpuCollective) -> str:

@@ -14,7 +14,7 @@ class PlanOptions:
     recipe: RecipeName = "resnet50-32k"
     """A shipped recipe, or a TOML file."""
     topology: Annotated[str, arg(metavar="CHIP:XxY,…")] = "v3:32x32"
-    """Pod: XxY of v2 v3 v5e v6e, XxYxZ of v4 v5p, or NODESx8 of v100 a100 h100. Several make a sweep."""
+    """Pod: XxY of v2 v3 v5e v6e, XxYxZ of v4 v5p, or NODESx8 of v100 a100 h100 h200 b200. Several make a sweep."""
     batch: Annotated[str, option("N,…", "the recipe's")] = ""
     """Global batch. Several make a sweep."""
     fit: Annotated[Literal["", "batch", "pod"], option("batch|pod")] = ""
