@@ -93,8 +93,8 @@ def parts(
 
 
 def hidden_bytes(sums: list[GpuCollective]) -> int:
-    """Of the sums that have other work under them: at least a convolution, or 10 µs of anything."""
-    return sum(c.bytes for c in sums if c.under.convolution_us + c.under.fusion_us >= 10)
+    """Of the sums that have a convolution under them; what little else may be there hides no sum."""
+    return sum(c.bytes for c in sums if c.under.convolution_us > 0)
 
 
 def gradient_sum(pod: Pod, facts: GpuCompiled, seconds: float) -> GradientSum:
@@ -119,4 +119,5 @@ def _sums_in_words(sums: list[GpuCollective]) -> str:
     total = sum(c.bytes for c in sums)
     kind = "synchronous" if all(c.synchronous for c in sums) else "asynchronous"
     under = hidden_bytes(sums) / total
-    return f"{len(sums)} {kind} sums of {total / 1e6:.0f} MB together, {under:.0%} of the bytes under other work"
+    count = f"1 {kind} sum" if len(sums) == 1 else f"{len(sums)} {kind} sums"
+    return f"{count} of {total / 1e6:.0f} MB together, {under:.0%} of the bytes under other work"

@@ -1,0 +1,52 @@
+"""The time of a compiled step on a GPU cluster, against sums by hand; and the check against published runs."""
+
+from dataclasses import replace
+
+import pytest
+
+from podium.plan.cuda import GpuCompiled, from_json, to_json
+from podium.plan.gpu_estimate import GpuConstants, collective_us, gradient_sum, hidden_bytes, parts
+from podium.plan.gpu_hlo import GpuCollective, GpuProgram, Load
+from podium.plan.machines import parse_pod
+
+CLUSTER = parse_pod("h100:4x8")
+PLAIN = GpuConstants(
+    fusion_factor=1.0, convolution_share=0.5, launch_us=2.0, eager_launch_us=10.0, latency_us=10.0, bandwidth_share=0.5
+)
+SUM = GpuCollective("all-reduce", 45_000_000, gpus=32, hosts=4, synchronous=False, under=Load(100.0, 50.0, 10))
+NORM = GpuCollective("all-gather", 4_000, gpus=8, hosts=1, synchronous=True)
+PROGRAM = GpuProgram(Load(1000.0, 500.0, 200), Load(100.0, 0.0, 20), 50, 1e12, True, (SUM, NORM, NORM))
+FACTS = GpuCompiled(PROGRAM, 10**9, 10**8, 12.0, {"jax": "1", "plugin": "p 1", "flax": "1"})
+
+
+def test_a_sum_goes_inside_the_hosts_and_between_them():
+    inside = 2 * 7 / 8 * 45e6 / 450e9 / 0.5
+    between = 2 * 3 / 4 * 45e6 / 400e9 / 0.5
+    assert collective_us(SUM, CLUSTER, PLAIN) == pytest.approx(10 * (1 + 2) + 1e6 * (inside + between))
+
+
+def test_a_gather_inside_a_host_is_half_a_sum_and_has_one_latency():
+    assert collective_us(NORM, CLUSTER, PLAIN) == pytest.approx(10 + 1e6 * 7 / 8 * 4e3 / 450e9 / 0.5)
+
+
+def test_a_step_is_work_launches_and_what_nothing_hides():
+    found = {part.name: part.seconds * 1e6 for part in parts(CLUSTER, FACTS, PLAIN)}
+    assert found["compute"] == pytest.approx(900 + 500 / 0.5)
+    assert found["launches"] == pytest.approx(200 * 2)
+    assert found["weight update"] == pytest.approx(100)
+    under = 100 + 50 / 0.5 + 10 * 2
+    assert found["gradient summation"] == pytest.approx(collective_us(SUM, CLUSTER, PLAIN) - under)
+    assert found["batch-norm exchange"] == pytest.approx(2 * collective_us(NORM, CLUSTER, PLAIN))
+    eager = {part.name: part.seconds * 1e6 for part in parts(CLUSTER, FACTS, PLAIN, eager=True)}
+    assert eager["launches"] == pytest.approx(200 * 10)
+
+
+def test_a_sum_is_hidden_where_a_convolution_lies_under_it():
+    bare = replace(SUM, under=Load(29.0, 0.0, 5))
+    assert hidden_bytes([SUM, bare]) == SUM.bytes
+    words = gradient_sum(CLUSTER, FACTS, 0.001).words
+    assert words == "NCCL: 1 asynchronous sum of 45 MB together, 100% of the bytes under other work"
+
+
+def test_facts_survive_json():
+    assert from_json(to_json(FACTS)) == FACTS
