@@ -1,11 +1,13 @@
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from podium.errors import UserError
 from podium.host import accelerators, gpus
-from podium.processes import launch
+from podium.processes import join, launch
 
 
 @pytest.mark.parametrize(
@@ -65,3 +67,40 @@ def test_memory_in_use_is_what_nvidia_smi_prints(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     assert gpus.memory_used_bytes() == [5 << 20, 81000 << 20]
     assert gpus.memory_used_bytes("no-such-tool") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("files", "heard"), [("[]", False), ("['/dev/nvidia0']", True)])
+def test_what_libraries_print_reaches_stderr_on_accelerators_and_nobody_on_cpus(files, heard):
+    program = f"""
+import os
+os.environ.pop("JAX_PLATFORMS", None)
+from podium.processes import join
+join.accelerator_files = lambda: {files}
+join._part_stdout()
+os.write(1, b"NCCL INFO ring\\n")
+print("ours")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "ours\n"
+    assert ("NCCL INFO ring" in done.stderr) is heard
+
+
+@pytest.mark.parametrize(
+    ("environment", "devices"),
+    [
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_NUM_NODES": "4"}, []),  # one task per node: all its GPUs
+        ({"SLURM_STEP_NUM_TASKS": "32", "SLURM_STEP_NUM_NODES": "4"}, None),  # one per GPU: JAX takes the local rank's
+        ({"SLURM_STEP_NUM_TASKS": "32", "SLURM_STEP_NUM_NODES": "4", "CUDA_VISIBLE_DEVICES": "5"}, []),  # shown one
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}, []),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "3"}, [3]),
+        ({}, None),
+    ],
+)
+def test_a_process_takes_the_gpus_that_its_launcher_means(environment, devices, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(("SLURM_", "OMPI_", "CUDA_VISIBLE")):
+            monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert join._local_devices() == devices

@@ -7,6 +7,7 @@ import pytest
 
 from podium.host.paths import cache_directory
 from podium.plan import libtpu as compiling
+from podium.plan import worker
 from podium.plan.hlo import Collective, Program
 from podium.plan.libtpu_worker import out_of_memory
 from podium.plan.machines import parse_pod
@@ -34,7 +35,7 @@ def test_what_changes_the_program_changes_the_key(monkeypatch):
     ]
     monkeypatch.setattr(compiling, "libtpu_version", lambda: "another")
     others.append(compiling.key_of(_RECIPE, _POD))
-    monkeypatch.setattr(compiling, "_hash", lambda patterns: "an edited step")
+    monkeypatch.setattr(worker, "hash_of", lambda patterns: "an edited step")
     others.append(compiling.key_of(_RECIPE, _POD))
     others += [compiling.key_of(peer, _POD) for peer in (Peer(32768, 128), Peer(32768, 128, "sgd"), Peer(32768))]
     assert len(set(others)) == len(others)
