@@ -1,4 +1,4 @@
-"""Several processes train as one: the same losses as simulated chips, one of them speaks, and a stranger is named."""
+"""Several processes train as one: the same losses as simulated chips, one of them reports, and a stranger is named."""
 
 import json
 import os
@@ -8,35 +8,53 @@ import sys
 
 import numpy as np
 import pytest
-from tests.support.processes import RECIPE, ended, free_port, metrics, podium, train_together
+from tests.support.processes import RECIPE, free_port, metrics, train_together
 
 from podium.errors import UserError
 from podium.processes.join import Cluster, join
+from podium.recipe.reading import load_recipe
+from podium.train.run import train_recipe
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def arguments(tmp_path, small_data):
-    """Of one process, but for its --run."""
+    """The arguments of one process, but for its --run."""
     (tmp_path / "small.toml").write_text(RECIPE)
     return ["--recipe", str(tmp_path / "small.toml"), "--data", str(small_data)]
 
 
-def test_two_processes_train_as_one_and_one_of_them_speaks(arguments, tmp_path):
-    together, alone = tmp_path / "together", tmp_path / "alone"
+@pytest.fixture(scope="module")
+def together(small_data, tmp_path_factory):
+    """A run of two processes: (its directory, how each ended)."""
+    folder = tmp_path_factory.mktemp("together")
+    (folder / "small.toml").write_text(RECIPE)
+    arguments = ["--recipe", str(folder / "small.toml"), "--data", str(small_data), "--run", str(folder / "run")]
     sharded = ["--set", "weight_update=sharded", "--set", "reduce=torus"]
-    first, second = train_together(*[[*arguments, *sharded, "--run", str(together)]] * 2)
+    return folder / "run", train_together(*[[*arguments, *sharded]] * 2)
+
+
+def test_two_processes_train_as_one_and_one_of_them_reports(together, small_data, tmp_path):
+    run, (first, second) = together
     assert (first.code, second.code) == (0, 0), first.err + second.err
     assert second.out == ""
-    assert json.loads(first.out.splitlines()[-1])["run"] == str(together)
+    assert json.loads(first.out.splitlines()[-1])["run"] == str(run)
     assert "Gloo" not in first.out
 
-    assert ended(podium("train", *arguments, "--run", str(alone))).code == 0
-    ours, theirs = ([line["loss"] for line in metrics(run)] for run in (together, alone))
+    (tmp_path / "small.toml").write_text(RECIPE)
+    train_recipe(load_recipe(str(tmp_path / "small.toml")), small_data, tmp_path / "alone")
+    ours, theirs = ([line["loss"] for line in metrics(where)] for where in (run, tmp_path / "alone"))
     assert len(ours) == 12
     np.testing.assert_allclose(ours, theirs, rtol=1e-4)
-    assert metrics(together, "evaluation")[0]["images"] == 22
+    assert metrics(run, "evaluation")[0]["images"] == 22
+
+
+def test_process_0_tells_of_all_processes(together):
+    hosts = metrics(together[0], "hosts")[-1]
+    assert hosts["processes"] == 2
+    assert 0 <= hosts["input_wait_seconds"] <= hosts["input_wait_seconds_most"]
+    assert hosts["memory_bytes_most"] > 10**7
 
 
 def test_a_process_with_another_recipe_is_named_before_the_first_step(arguments, tmp_path):
@@ -98,16 +116,6 @@ def test_a_process_with_another_torus_is_named_before_its_devices_start(argument
         assert process.code == 2
         assert "process 1 on" in process.err
         assert "has a different recipe from process 0" in process.err
-
-
-def test_process_0_tells_of_all_processes(arguments, tmp_path):
-    run = tmp_path / "run"
-    first, second = train_together(*[[*arguments, "--run", str(run), "--set", "log_every_steps=4"]] * 2)
-    assert (first.code, second.code) == (0, 0), first.err + second.err
-    hosts = metrics(run, "hosts")[-1]
-    assert hosts["processes"] == 2
-    assert 0 <= hosts["input_wait_seconds"] <= hosts["input_wait_seconds_most"]
-    assert hosts["memory_bytes_most"] > 10**7
 
 
 JOINED = """

@@ -91,7 +91,7 @@ def test_a_job_that_is_told_to_end_is_not_started_again(launched, tmp_path):
 
 
 def test_a_time_limit_that_leaves_no_time_for_an_evaluation_stops_before_it(small_data, tmp_path):
-    """The first evaluation claims to have taken days. A wish counts two dispatches later, and is made in time."""
+    """The first evaluation claims to have taken days. A request counts two dispatches later, and is made in time."""
     program = """
 import dataclasses, sys
 from podium.host import compile_cache
@@ -114,7 +114,7 @@ train_recipe(small_recipe(evaluate_every_epochs=1), data, run, limits=Limits(max
 
 
 def test_a_process_that_hangs_is_named_and_every_stack_written(small_data, tmp_path):
-    """Process 0 hangs while it reports step 2, two dispatches later; process 1 goes on to a checkpoint."""
+    """Process 0 hangs while it reports step 2, two dispatches later; process 1 gets to a checkpoint."""
     program = """
 import sys, threading
 from podium.host import compile_cache

@@ -37,6 +37,11 @@ warmup_epochs = 0.5
 """
 
 
+# Programs of these processes are compiled without LLVM's optimizations, which takes half the time: what is tested with
+# several processes is how they work together. The tests' own process compiles as a user's does.
+ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+
+
 @dataclass(frozen=True)
 class Ended:
     code: int
@@ -45,15 +50,13 @@ class Ended:
 
 
 def podium(*arguments: str, folder: Path | None = None, **environment: str) -> subprocess.Popen[str]:
-    # conftest's chips must not become this process's
-    inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     return subprocess.Popen(
         [sys.executable, "-m", "podium", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env=inherited | {"JAX_PLATFORMS": "cpu"} | environment,
+        env=os.environ | ENVIRONMENT | environment,
     )
 
 
@@ -93,7 +96,7 @@ def two_of(program: str, *arguments: str) -> list[Ended]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+            env=os.environ | ENVIRONMENT,
         )
         for process in range(2)
     ]
