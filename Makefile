@@ -22,12 +22,14 @@ $(STAMP): pyproject.toml CMakeLists.txt $(wildcard native/*/*.cpp native/*/*.h) 
 train: install
 	$(VENV)/bin/podium train
 
+# Two workers: more of them want more memory, and the simulated chips of each take several cores already.
+WORKERS ?= 2
 test: check
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Under a minute: what starts no process and trains no run.
 test-fast: install
-	$(VENV)/bin/python -m pytest -m 'not slow and not cluster and not browser'
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not cluster and not browser'
 
 # Mistakes made on purpose, and whether the tests notice (tests/mutants). The score of all of them goes to results/.
 ONLY ?=
