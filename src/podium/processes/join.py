@@ -13,6 +13,7 @@ import jax
 
 from podium.errors import UserError
 from podium.host.accelerators import accelerator_files
+from podium.processes.coordinator_loss import name_lost_coordinator
 
 # In training train/watchdog.py finds a lost process within about ten seconds. JAX's own limit is long, so that hosts
 # that were suspended together for some minutes are not taken for dead.
@@ -52,6 +53,7 @@ def join(cluster: Cluster) -> None:
             cluster_detection_method="deactivate" if address else None,
             coordinator_bind_address=bind,
             heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+            initialization_timeout=_patience_seconds(cluster.processes),
         )
     except ValueError as error:
         if given or "should be defined" not in str(error):
@@ -66,6 +68,14 @@ def join(cluster: Cluster) -> None:
         ) from None
     if runtime().num_processes > 1:
         _part_stdout()
+        if runtime().process_id > 0:
+            name_lost_coordinator(str(runtime().coordinator_address), runtime().process_id)
+
+
+def _patience_seconds(processes: int | None) -> int:
+    """How long the first wait for the last: JAX's five minutes, and more where the scheduler starts thousands."""
+    started = processes or int(os.environ.get("SLURM_NTASKS") or os.environ.get("OMPI_COMM_WORLD_SIZE") or 1)
+    return 300 + started // 4
 
 
 def is_first() -> bool:

@@ -101,9 +101,9 @@ def _train(
     limits: Limits,
 ) -> events.Summary:
     with (
+        Watchdog(run, limits.stall_minutes) as watchdog,
         opened as setup,
         Stopper(deadline) as stopper,
-        Watchdog(run, limits.stall_minutes) as watchdog,
         setup.checkpoints,
         contextlib.closing(_with_records(listener, setup)) as everyone,
     ):

@@ -10,7 +10,7 @@ from pathlib import Path
 from tensorboardX.record_writer import masked_crc32c
 
 from podium.errors import UserError
-from podium.host.sealed import unseal
+from podium.host.sealed import SEAL, unseal
 from podium.report.checked_lines import damaged_lines
 from podium.train import run_directory
 from podium.train.checkpoint import complete_steps, damage
@@ -29,10 +29,11 @@ def _about(run: Path) -> Iterator[str]:
 
 
 def _sealed(run: Path) -> Iterator[str]:
+    sealed = SEAL.encode() in (run / "run.json").read_bytes()  # a run of 0.1.0 is not
     for name, lost in (("summary.json", "how the run ended"), ("reduction.json", "the choice of a reduction")):
         try:
             if (run / name).exists():
-                unseal((run / name).read_bytes())
+                unseal((run / name).read_bytes(), required=sealed)
         except (OSError, ValueError) as error:
             yield f"{run / name} is damaged ({error}); {lost} is lost, no weight is"
 

@@ -14,10 +14,10 @@ from tests.support.flips import Flip, flipped, flips, harmless, unnoticed
 from podium.data import decode
 from podium.data.dataset.manifest import MANIFEST, read_manifest, write_manifest
 from podium.data.dataset.shards import ImageSet, write_split
-from podium.data.dataset.verify import changes, verify
+from podium.data.dataset.verify import REPORT, changes, verify
 from podium.data.input.cache import Cache
 from podium.errors import UserError
-from podium.host.sealed import unseal
+from podium.host.sealed import unseal, write_sealed
 
 COUNT, SIZE = 6, 32
 SHARD = "train-00000-of-00001.arrow"
@@ -78,6 +78,16 @@ def test_no_reader_gets_wrong_pixels_without_a_word(directory, level):
             found["reading"] += 1
     assert found["opening"] + found["reading"] == 30
     assert found["reading"] > 10
+
+
+def test_a_report_whose_hash_is_no_longer_called_so_is_damaged(directory):
+    write_sealed(directory / REPORT, {"left_out": []})
+    try:
+        assert changes(directory) == []
+        with flipped(Flip(directory / REPORT, (directory / REPORT).read_bytes().index(b"sha256"), 1)):
+            assert "report.json is damaged (it has no hash of itself)" in changes(directory)[0]
+    finally:
+        (directory / REPORT).unlink()
 
 
 def test_an_image_that_has_changed_is_named(directory):

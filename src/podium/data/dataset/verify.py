@@ -4,7 +4,7 @@ shard, by image."""
 from collections.abc import Iterator
 from pathlib import Path
 
-from podium.data.dataset.manifest import Manifest, Shard, damaged, read_manifest
+from podium.data.dataset.manifest import FORMAT, Manifest, Shard, damaged, read_manifest
 from podium.data.dataset.shards import ImageSet
 from podium.errors import UserError
 from podium.host.files import sha256
@@ -43,7 +43,7 @@ def _changes(directory: Path, manifest: Manifest) -> Iterator[str]:
                 yield str(damaged(path, _where(directory, manifest, split, shard=shard)))
     try:
         if (directory / REPORT).exists():
-            unseal((directory / REPORT).read_bytes())
+            unseal((directory / REPORT).read_bytes(), required=manifest.format == FORMAT)
     except (OSError, ValueError) as error:
         yield f"{directory / REPORT} is damaged ({error}); only the list of images that were left out is lost"
 
