@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from podium.plan import gpu_published
 from podium.plan.cuda import GpuCompiled, from_json, to_json
-from podium.plan.gpu_estimate import GpuConstants, collective_us, gradient_sum, hidden_bytes, parts
+from podium.plan.gpu_estimate import CONSTANTS, GpuConstants, collective_us, gradient_sum, hidden_bytes, parts
 from podium.plan.gpu_hlo import GpuCollective, GpuProgram, Load
 from podium.plan.machines import parse_pod
 
@@ -50,3 +51,17 @@ def test_a_sum_is_hidden_where_a_convolution_lies_under_it():
 
 def test_facts_survive_json():
     assert from_json(to_json(FACTS)) == FACTS
+
+
+def test_published_runs_are_planned_within_the_promised_errors():
+    rows = gpu_published.check()
+    found = gpu_published.summary(rows)
+    assert {row["topology"] for row in rows} >= {"h100:1x8", "h100:8x8", "h100:448x8"}
+    assert found["all"]["median_error"] <= 0.20
+    assert found["all"]["worst_error"] <= 0.40
+
+
+def test_the_fitted_constant_is_that_of_the_points_for_fitting():
+    facts = gpu_published.kept()
+    half = [p for p in gpu_published.POINTS if gpu_published.is_fitted(p) and gpu_published.program_of(p) in facts]
+    assert gpu_published.fit(facts, half).fusion_factor == pytest.approx(CONSTANTS.fusion_factor, rel=0.02)

@@ -1,6 +1,6 @@
 """What a compiled step takes on a GPU cluster: XLA's own estimates of its fusions, cuDNN's convolutions at a share of
 their roofline, a launch for every kernel, and NCCL's collectives by latency and bandwidth, less the work that is
-scheduled under them. One set of constants for every card and cluster; `gpu_published` fits four of them.
+scheduled under them. One set of constants for every card and cluster; `gpu_published` fits one of them.
 """
 
 import math
@@ -17,10 +17,10 @@ from podium.plan.machines import Pod
 class GpuConstants:
     """What the estimate cannot know."""
 
-    fusion_factor: float = 1.0  # real time of a fusion for each µs that XLA estimates (fitted)
-    convolution_share: float = 0.5  # of its roofline that a cuDNN convolution reaches (fitted)
-    launch_us: float = 2.0  # between two kernels of a CUDA graph (fitted)
-    eager_launch_us: float = 10.0  # of a kernel that the host launches, before CUDA graphs (fitted)
+    fusion_factor: float = 0.75  # real time of a fusion for each µs that XLA estimates (fitted)
+    convolution_share: float = 0.5  # of its roofline that a cuDNN convolution reaches (assumed)
+    launch_us: float = 2.0  # between two kernels of a CUDA graph (assumed)
+    eager_launch_us: float = 10.0  # of a kernel that the host launches, before CUDA graphs (assumed)
     latency_us: float = 10.0  # of a collective inside a host, and of every doubling of hosts beyond (assumed)
     bandwidth_share: float = 0.8  # of a link's or a node's bandwidth that NCCL reaches (assumed)
 

@@ -1,6 +1,6 @@
 """Holds the planner of GPU clusters against the world: NVIDIA's MLPerf runs of ResNet-50, by the logs that they
 published (time from run_start to run_stop, epochs, batch, batch-norm span), planned with Podium's step on the same
-cluster. Theirs is MXNet's, which fuses more; the fitted constants take that up. They are found on every second point
+cluster. Theirs is MXNet's, which fuses more; the fitted constant takes that up. It is found on every second point
 and tested on the rest. The compilations are kept beside this file, so the check runs without a GPU compiler.
 """
 
@@ -140,22 +140,11 @@ def compile_all(stage: Stage, only: Sequence[str] = ()) -> dict[str, GpuCompiled
 
 
 def fit(facts: dict[str, GpuCompiled], points: Sequence[GpuPoint]) -> GpuConstants:
-    """The four fitted constants that leave the smallest sum of squared log errors on `points`: coordinate descent over
-    a grid that narrows, which is exact enough and cannot get lost."""
-    names = ("fusion_factor", "convolution_share", "launch_us", "eager_launch_us")
-    low, high = np.array([0.3, 0.2, 0.5, 2.0]), np.array([1.5, 1.0, 6.0, 30.0])
-    best = dict(zip(names, (low + high) / 2, strict=True))
+    """The factor of fusions that leaves the smallest sum of squared log errors on `points`."""
 
-    def loss(values: dict[str, float]) -> float:
-        constants = replace(CONSTANTS, **values)
+    def loss(factor: float) -> float:
+        constants = replace(CONSTANTS, fusion_factor=factor)
         ratios = [planned(p, facts[program_of(p)], constants) / p.images_per_second for p in points]
         return float(np.square(np.log(ratios)).sum())
 
-    for width in (1.0, 0.5, 0.2, 0.05):
-        for _ in range(4):
-            for k, name in enumerate(names):
-                span = (high[k] - low[k]) * width / 2
-                tried = np.clip(np.linspace(best[name] - span, best[name] + span, 15), low[k], high[k])
-                losses = [loss({**best, name: float(value)}) for value in tried]
-                best[name] = tried[int(np.argmin(losses))]
-    return replace(CONSTANTS, **{name: float(value) for name, value in best.items()})
+    return replace(CONSTANTS, fusion_factor=min(np.linspace(0.3, 1.5, 241).tolist(), key=loss))
