@@ -129,12 +129,13 @@ def hold(run: Path, say: Callable[[str], None], patience: float = _LEASE_SECONDS
     with reporting(run, "choose another --run"):
         run.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as opened:
-        with reporting(run / _LOCK):
-            lock = opened.enter_context((run / _LOCK).open("a+"))
+        with reporting(run / _LOCK), contextlib.ExitStack() as opening:  # closing writes what a full disk has refused
+            lock = opening.enter_context((run / _LOCK).open("a+"))
             _wait_for(lock, run, say, patience=patience)
             lock.truncate(0)
             lock.write(f"process {os.getpid()} on {socket.gethostname()}")
             lock.flush()
+            opened.enter_context(opening.pop_all())
         yield
 
 
