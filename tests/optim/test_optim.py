@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from podium import optim
+from podium.recipe.optimization import Lars, Sgd
 from podium.recipe.reading import from_dict, load_recipe, to_dict
-from podium.recipe.schema import Lars, Sgd
 
 RULES: dict[str, Sgd | Lars] = {
     "sgd": Sgd("sgd", 0.1, momentum=0.9, nesterov=False, weight_decay=0.01),

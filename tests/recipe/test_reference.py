@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from podium.recipe.keys import all_keys
+from podium.recipe.optimization import Lars
 from podium.recipe.reference import page
-from podium.recipe.schema import Data, Lars, Recipe
+from podium.recipe.schema import Data, Recipe
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"
 

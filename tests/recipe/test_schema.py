@@ -3,8 +3,8 @@ import dataclasses
 import pytest
 
 from podium.errors import UserError
+from podium.recipe.optimization import Lars, Steps
 from podium.recipe.reading import from_dict, from_run, load_recipe, shipped, to_dict
-from podium.recipe.schema import Lars, Steps
 
 SMALL = {
     "epochs": 2, "batch_global": 64, "model": {"norm_span": 16, "name": "resnet8"},

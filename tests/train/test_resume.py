@@ -17,7 +17,7 @@ from tests.support.small_runs import At, Heard, small_recipe
 from podium.errors import Stopped, UserError
 from podium.host.sealed import unseal, write_sealed
 from podium.mesh import build_mesh
-from podium.recipe.schema import Lars
+from podium.recipe.optimization import Lars
 from podium.recipe.torus import Shape, lay_out
 from podium.report import events
 from podium.step.programs import build_step

@@ -4,7 +4,8 @@ import optax
 
 from podium.optim.rules import LarsRule, Rule, SgdRule, Slots, is_adapted
 from podium.optim.updating import Updated, norm_metrics, norms, update, zero_slots
-from podium.recipe.schema import Cosine, Lars, Optimizer, Polynomial, Recipe, Sgd, Steps
+from podium.recipe.optimization import Cosine, Lars, Optimizer, Polynomial, Sgd, Steps
+from podium.recipe.schema import Recipe
 
 __all__ = [
     "LarsRule",

@@ -1,6 +1,6 @@
 """What a run is, as frozen typed data. A recipe is inert: it names no device and opens no file of images. Each field
 says here what it means and which values it takes; values that cannot work together are one list, at the end.
-`recipe.reading` makes recipes from TOML files and `--set`.
+Optimizers and schedules stand in `recipe.optimization`; `recipe.reading` makes recipes from TOML files and `--set`.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from podium.errors import UserError
 from podium.recipe.bounds import above, also_called, at_least, at_most, below, check_bounds, rgb
+from podium.recipe.optimization import Optimizer, Schedule, Steps
 from podium.recipe.torus import lay_out, parse_torus, spans_that_fit
 
 
@@ -112,83 +113,6 @@ class Model:
         Literal["frozen layers", "all", "none"],
         "Batch norms that normalise with their moving statistics while training, and keep them.",
     ] = "frozen layers"
-
-
-Rate = Annotated[float, above(0), also_called("lr", "base_lr", "rate"), "Learning rate at the end of the warm-up."]
-Momentum = Annotated[float, at_least(0), below(1), "Share of the last update that is carried into the next."]
-Decay = Annotated[float, at_least(0), also_called("wd"), "Weight decay; batch norm and biases have none."]
-ClassifierRate = Annotated[
-    float, above(0), "The classifier's learning rate, as a multiple of the other layers'; above 1 where it is new."
-]
-
-
-@dataclass(frozen=True)
-class Sgd:
-    """SGD with momentum. Weight decay is added to the gradient."""
-
-    name: Literal["sgd"]
-    learning_rate: Rate
-    momentum: Momentum = 0.9
-    nesterov: Annotated[bool, "Whether the gradient is taken ahead of the momentum step."] = True
-    weight_decay: Decay = 1e-4
-    classifier_rate: ClassifierRate = 1.0
-
-
-@dataclass(frozen=True)
-class Lars:
-    """LARS: each layer's step is scaled by its trust ratio. Batch norm and biases take plain momentum steps."""
-
-    name: Literal["lars"]
-    learning_rate: Rate
-    variant: Annotated[
-        Literal["tf", "scaled_momentum"],
-        "tf: the learning rate scales the momentum when it is applied; scaled_momentum: it scales what is added to the "
-        "momentum, as in MLPerf's reference code.",
-    ] = "tf"
-    momentum: Momentum = 0.9
-    weight_decay: Decay = 1e-4
-    trust: Annotated[float, above(0), also_called("eta", "trust_coefficient"), "Trust coefficient η."] = 0.001
-    classifier_rate: ClassifierRate = 1.0
-
-
-Warmup = Annotated[
-    float, at_least(0), also_called("warmup"), "Epochs in which the learning rate rises from 0, in a straight line."
-]
-
-
-@dataclass(frozen=True)
-class Polynomial:
-    """The learning rate falls to 0 as a power of the remaining time."""
-
-    decay: Literal["polynomial"]
-    warmup_epochs: Warmup = 5.0
-    power: Annotated[float, above(0), "1 is a straight line."] = 2.0
-
-
-@dataclass(frozen=True)
-class Cosine:
-    """The learning rate falls to 0 along half a cosine."""
-
-    decay: Literal["cosine"]
-    warmup_epochs: Warmup = 5.0
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The learning rate falls in steps."""
-
-    decay: Literal["steps"]
-    warmup_epochs: Warmup = 5.0
-    at_epochs: Annotated[
-        tuple[float, ...], also_called("milestones"), "Epochs after which the learning rate falls, ascending."
-    ] = (30.0, 60.0, 80.0)
-    factor: Annotated[
-        float, above(0), also_called("gamma"), "The learning rate is multiplied by this at each step."
-    ] = 0.1
-
-
-Optimizer = Sgd | Lars
-Schedule = Polynomial | Cosine | Steps
 
 
 @dataclass(frozen=True)
