@@ -14,7 +14,7 @@ from tests.support.processes import ended, metrics, podium
 from tests.support.slurm import find_process, until
 from tests.support.small import argument_list
 
-from podium.train.checkpoint import complete_steps
+from podium.train.checkpoint_files import complete_steps
 
 SCRIPT = Path(__file__).parents[2] / "cluster" / "mpirun.sh"
 BIN = Path(sys.executable).parent

@@ -11,7 +11,7 @@ from tests.support import slurm as one_machine
 from tests.support.processes import ended, metrics, podium
 from tests.support.small import argument_list
 
-from podium.train.checkpoint import complete_steps
+from podium.train.checkpoint_files import complete_steps
 
 SCRIPT = Path(__file__).parents[2] / "cluster" / "slurm.sbatch"
 NODE_ENVIRONMENT = {"PODIUM": str(Path(sys.executable).with_name("podium")), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}

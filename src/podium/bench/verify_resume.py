@@ -18,7 +18,7 @@ from pathlib import Path
 from podium.data.dataset.manifest import write_manifest
 from podium.data.dataset.shards import write_split
 from podium.data.prepare import demo
-from podium.train.checkpoint import complete_steps
+from podium.train.checkpoint_files import complete_steps
 
 _IMAGES = {"train": range(160), "validation": range(160, 200)}
 _BATCH = 32

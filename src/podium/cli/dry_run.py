@@ -6,7 +6,7 @@ from podium.data.dataset.manifest import has_manifest
 from podium.data.dataset.shards import ImageSet
 from podium.data.prepare.locate import training_directory
 from podium.recipe.schema import Recipe
-from podium.train.checkpoint import complete_steps
+from podium.train.checkpoint_files import complete_steps
 from podium.train.initial_weights import open_weights
 from podium.train.loop import checkpoint_steps, evaluation_steps
 

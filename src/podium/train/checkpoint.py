@@ -6,7 +6,6 @@ not match its list.
 
 import contextlib
 import hashlib
-import json
 import logging
 import re
 import shutil
@@ -23,18 +22,16 @@ import orbax.checkpoint as ocp
 
 from podium.errors import UserError
 from podium.host.files import reporting, sha256
-from podium.host.sealed import SEAL, seal, unseal, write_sealed
 from podium.host.versions import versions
 from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
 from podium.step.programs import Step
 from podium.step.state import State
 from podium.train.best_checkpoint import best_step, note_accuracy
+from podium.train.checkpoint_files import HASHES, complete_steps, damage, list_hashes
 from podium.train.saved_state import Name, leaves_by_name, leaves_on_disk, name_of, parts_by_name
 
 _KEPT = 3
-_HASHES = "hashes.json"
-_METADATA = "_CHECKPOINT_METADATA"  # Orbax's
 _DAMAGED = "damaged-"
 _SLOW_DISK = 20e6  # bytes a second
 _OURS = re.compile(r"\d+(\.orbax-checkpoint-tmp.*)?")  # a step, or what Orbax writes before it is one
@@ -147,7 +144,7 @@ class Checkpoints:
         These are damaged if nobody asked to go back, and are then only set aside. Other files stay."""
         with self._reporting():
             for found in self._directory.iterdir():
-                complete = found.name.isdigit() and (found / _HASHES).exists()
+                complete = found.name.isdigit() and (found / HASHES).exists()
                 if complete and int(found.name) <= step:
                     continue
                 if complete and keep_later:
@@ -187,7 +184,7 @@ class Checkpoints:
 
     def fingerprint(self, step: int) -> str:
         """SHA-256 of the list of its files' hashes."""
-        return sha256(self._directory / str(step) / _HASHES)
+        return sha256(self._directory / str(step) / HASHES)
 
     def about(self, step: int) -> dict[str, Any]:
         arguments = ocp.args.Composite(about=ocp.args.JsonRestore())
@@ -218,11 +215,11 @@ class Checkpoints:
         """Called by Orbax when every file is written and the directory still has its temporary name."""
         step, began = self._saving
         (directory,) = self._directory.glob(f"{step}.*")
-        write_sealed(directory / _HASHES, _hashes(directory))
+        list_hashes(directory)
         self.slowest_seconds = max(self.slowest_seconds, time.perf_counter() - began)
 
     def _remove(self, step: int) -> None:
-        (self._directory / str(step) / _HASHES).unlink()  # from here on it is no checkpoint
+        (self._directory / str(step) / HASHES).unlink()  # from here on it is no checkpoint
         shutil.rmtree(self._directory / str(step))
 
     @contextlib.contextmanager
@@ -239,13 +236,6 @@ class Checkpoints:
                 f"the checkpoint of step {self._saving[0]} could not be written to {self._directory}: {reason}; "
                 f"{kept}; make room or make it writable, then run the same command again"
             ) from error
-
-
-def complete_steps(directory: Path) -> list[int]:
-    """The steps of the checkpoints in `directory` that were written to their end, ascending."""
-    if not directory.is_dir():
-        return []
-    return sorted(int(c.name) for c in directory.iterdir() if c.name.isdigit() and (c / _HASHES).exists())
 
 
 def weights_hash(state: State) -> str:
@@ -278,35 +268,3 @@ def on_devices(value: np.ndarray | None, like: Any) -> jax.Array:
     """`value` laid out as `like` is; zeros if there is none."""
     numbers = np.zeros(like.shape, like.dtype) if value is None else value
     return jax.make_array_from_callback(numbers.shape, like.sharding, lambda index: numbers[index])
-
-
-def _hashes(directory: Path) -> dict[str, str]:
-    files = sorted(f for f in directory.rglob("*") if f.is_file() and f.parent != directory)
-    return {str(f.relative_to(directory)): _sha256(f) for f in (*files, directory / _METADATA)}
-
-
-def _sha256(file: Path) -> str:
-    """Of Orbax's own file, which gets a time stamp after the hashes are listed, all but that."""
-    if file.name != _METADATA:
-        return sha256(file)
-    fields = json.loads(file.read_bytes())
-    fields.pop("commit_timestamp_nsecs", None)
-    return seal(fields)[SEAL]
-
-
-def damage(directory: Path) -> str | None:
-    """What is wrong with a checkpoint, or None. A disk or file server that does not answer is no damage: it may answer
-    the next time."""
-    name = _HASHES
-    try:
-        for name, expected in unseal((directory / _HASHES).read_bytes()).items():
-            if _sha256(directory / name) != expected:
-                return f"{name} does not match its SHA-256"
-    except FileNotFoundError as error:
-        return f"{error.filename} is missing"
-    except OSError as error:
-        with reporting(error.filename or directory, "make it readable, then run the same command again", action="read"):
-            raise
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
-        return f"{name} is not readable: {error}"
-    return None

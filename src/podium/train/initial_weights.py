@@ -16,7 +16,8 @@ from podium.recipe.schema import Recipe
 from podium.step.programs import Step
 from podium.step.state import State
 from podium.train import run_directory
-from podium.train.checkpoint import Checkpoints, complete_steps, on_devices
+from podium.train.checkpoint import Checkpoints, on_devices
+from podium.train.checkpoint_files import complete_steps
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from podium.errors import UserError
 from podium.host.sealed import SEAL, unseal
 from podium.report.checked_lines import damaged_lines
 from podium.train import run_directory
-from podium.train.checkpoint import complete_steps, damage
+from podium.train.checkpoint_files import complete_steps, damage
 
 
 def changes(run: str | Path) -> list[str]:
