@@ -1,0 +1,47 @@
+// What the three builds of the kernels (AVX-512, AVX2, plain) have in common: a convolution's sizes, the tasks that a
+// call is cut into, working memory, and the table of functions through which a call reaches one of the builds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace podium {
+
+// A convolution of x [n, h, w, c] with a kernel [kh, kw, c, k] to y [n, oh, ow, k], all fp32. Padding at the end is what
+// the sizes leave.
+struct Convolution {
+  int64_t n, h, w, c, kh, kw, k, oh, ow, stride, top, left;
+};
+
+// Runs task(0) … task(count − 1), in any order and on any number of threads, and returns when all are done. What a task
+// computes may depend on its number alone: results are then the same on any machine.
+class Tasks {
+ public:
+  virtual ~Tasks() = default;
+  virtual int64_t threads() const = 0;
+
+  template <typename Task>
+  void run(int64_t count, const Task& task) {
+    start(count, [](const void* task, int64_t i) { (*static_cast<const Task*>(task))(i); }, &task);
+  }
+
+ protected:
+  virtual void start(int64_t count, void (*call)(const void*, int64_t), const void* task) = 0;
+};
+
+// Memory of the calling thread, kept for its next call. Two live side by side: what a call shares between its tasks, and
+// what a task has for itself.
+enum class Memory { kCall, kTask };
+float* memory(Memory kind, size_t floats);
+
+struct Kernels {
+  const char* name;
+  void (*forward)(const Convolution&, const float* x, const float* w, float* y, Tasks&);
+  void (*data_gradient)(const Convolution&, const float* dy, const float* w, float* dx, Tasks&);
+  void (*weight_gradient)(const Convolution&, const float* x, const float* dy, float* dw, Tasks&);
+};
+
+// The fastest that this processor has. PODIUM_ISA=avx2 or plain in the environment asks for an older one.
+const Kernels& kernels();
+
+}  // namespace podium
