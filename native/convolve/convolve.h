@@ -7,8 +7,8 @@
 
 namespace podium {
 
-// A convolution of x [n, h, w, c] with a kernel [kh, kw, c, k] to y [n, oh, ow, k], all fp32. Padding at the end is what
-// the sizes leave.
+// A convolution of x [n, h, w, c] with a kernel [kh, kw, c, k] to y [n, oh, ow, k], all fp32. Padding at the end is
+// what the sizes leave.
 struct Convolution {
   int64_t n, h, w, c, kh, kw, k, oh, ow, stride, top, left;
 };
@@ -29,8 +29,8 @@ class Tasks {
   virtual void start(int64_t count, void (*call)(const void*, int64_t), const void* task) = 0;
 };
 
-// Memory of the calling thread, kept for its next call. Two live side by side: what a call shares between its tasks, and
-// what a task has for itself.
+// Memory of the calling thread, kept for its next call. Two live side by side: what a call shares between its tasks,
+// and what a task has for itself.
 enum class Memory { kCall, kTask };
 float* memory(Memory kind, size_t floats);
 
@@ -41,7 +41,9 @@ struct Kernels {
   void (*weight_gradient)(const Convolution&, const float* x, const float* dy, float* dw, Tasks&);
 };
 
-// The fastest that this processor has. PODIUM_ISA=avx2 or plain in the environment asks for an older one.
+// The fastest that this processor has, or what was asked for by name ("avx512", "avx2", "plain"); false if it has none
+// such.
 const Kernels& kernels();
+bool use_kernels(const char* name);
 
 }  // namespace podium

@@ -1,5 +1,6 @@
 // All other convolutions, as one product: the places that an output sees, side by side in a row (im2col), times the
-// kernel. Rows are gathered for a block of outputs at a time, which stays in the cache; a 1×1 of stride 1 reads x itself.
+// kernel. Rows are gathered for a block of outputs at a time, which stays in the cache; a 1×1 of stride 1 reads x
+// itself.
 #pragma once
 
 #include "product.h"
@@ -15,9 +16,7 @@ struct Grid {
   int64_t rh, rw, k, spread, down, across;  // the result
   int64_t depth() const { return taps_h * taps_w * c; }
   int64_t count() const { return n * gh * gw; }
-  bool plain() const {
-    return taps_h == 1 && taps_w == 1 && step == 1 && top == 0 && left == 0 && gh == h && gw == w;
-  }
+  bool plain() const { return taps_h == 1 && taps_w == 1 && step == 1 && top == 0 && left == 0 && gh == h && gw == w; }
 };
 
 PODIUM_INLINE Grid forward_grid(const Convolution& p) {
@@ -72,13 +71,14 @@ inline void direct_forward(const Convolution& p, const float* x, const float* w,
   const int64_t depth = g.depth();
   float* packed = memory(Memory::kCall, Packed::floats(depth, p.k));
   tasks.run((depth + 63) / 64, [=](int64_t task) {
-    for (int64_t k = task * 64; k < depth && k < task * 64 + 64; ++k) Packed(depth, p.k, packed).put_row(k, w + k * p.k, p.k);
+    for (int64_t k = task * 64; k < depth && k < task * 64 + 64; ++k)
+      Packed(depth, p.k, packed).put_row(k, w + k * p.k, p.k);
   });
   direct_apply(g, x, packed, y, tasks);
 }
 
-// dx at places that leave the same remainder by the stride sees the same taps: each remainder is a convolution of dy, with
-// stride 1, with those taps from last to first.
+// dx at places that leave the same remainder by the stride sees the same taps: each remainder is a convolution of dy,
+// with stride 1, with those taps from last to first.
 inline Grid remainder_grid(const Convolution& p, int64_t down, int64_t across) {
   const auto taps = [&](int64_t at, int64_t size) { return at < size ? (size - at + p.stride - 1) / p.stride : 0; };
   const int64_t first_h = (down + p.top) % p.stride, first_w = (across + p.left) % p.stride;

@@ -1,5 +1,5 @@
-// XLA's side: custom calls by the C interface of XLA's FFI (third_party/xla). Each handler checks types and sizes, which
-// the Python side has made, and runs one function of `kernels()`.
+// XLA's side: custom calls by the C interface of XLA's FFI (third_party/xla). Each handler checks types and sizes,
+// which the Python side has made, and runs one function of `kernels()`.
 #include <exception>
 
 #include "convolve.h"
@@ -21,7 +21,9 @@ class Call {
   Array argument(int64_t i, int64_t rank) const {
     return i < frame_->args.size ? array(frame_->args.args[i], rank) : Array{};
   }
-  Array result(int64_t i, int64_t rank) const { return i < frame_->rets.size ? array(frame_->rets.rets[i], rank) : Array{}; }
+  Array result(int64_t i, int64_t rank) const {
+    return i < frame_->rets.size ? array(frame_->rets.rets[i], rank) : Array{};
+  }
 
   // The only attribute: an array of so many int64.
   const int64_t* numbers(size_t count) const {
@@ -32,7 +34,8 @@ class Call {
   }
 
   XLA_FFI_Error* error(const char* message) const {
-    XLA_FFI_Error_Create_Args args{XLA_FFI_Error_Create_Args_STRUCT_SIZE, nullptr, message, XLA_FFI_Error_Code_INTERNAL};
+    XLA_FFI_Error_Create_Args args{XLA_FFI_Error_Create_Args_STRUCT_SIZE, nullptr, message,
+                                   XLA_FFI_Error_Code_INTERNAL};
     return frame_->api->XLA_FFI_Error_Create(&args);
   }
 
@@ -112,5 +115,8 @@ PODIUM_HANDLER(convolve_weight_gradient) {
   });
 }
 
-extern "C" __attribute__((visibility("default"))) int podium_convolve_abi() { return 1; }
-extern "C" __attribute__((visibility("default"))) const char* podium_convolve_isa() { return podium::kernels().name; }
+#define PODIUM_EXPORT extern "C" __attribute__((visibility("default")))
+
+PODIUM_EXPORT int podium_convolve_abi() { return 1; }
+PODIUM_EXPORT const char* podium_convolve_isa() { return podium::kernels().name; }
+PODIUM_EXPORT int podium_convolve_use(const char* isa) { return podium::use_kernels(isa); }

@@ -1,5 +1,5 @@
-// Built three times, for AVX-512, AVX2 and any processor (PODIUM_ISA names the namespace). No part of the standard library
-// that is instantiated may be used here: the linker would keep one build's instance for all.
+// Built three times, for AVX-512, AVX2 and any processor (PODIUM_ISA names the namespace). No part of the standard
+// library that is instantiated may be used here: the linker would keep one build's instance for all.
 #include "direct.h"
 #include "winograd.h"
 #include "winograd_kernel.h"

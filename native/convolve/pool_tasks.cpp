@@ -50,7 +50,8 @@ void help_and_forget(void* data) {
 
 PoolTasks::PoolTasks(const XLA_FFI_CallFrame* frame) : frame_(frame) {
   int64_t threads = 0;
-  XLA_FFI_ThreadPool_NumThreads_Args args{XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE, nullptr, frame->ctx, &threads};
+  XLA_FFI_ThreadPool_NumThreads_Args args{XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE, nullptr, frame->ctx,
+                                          &threads};
   if (XLA_FFI_Error* error = frame->api->XLA_FFI_ThreadPool_NumThreads(&args)) {
     XLA_FFI_Error_Destroy_Args destroy{XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, nullptr, error};
     frame->api->XLA_FFI_Error_Destroy(&destroy);
@@ -66,8 +67,8 @@ void PoolTasks::start(int64_t count, void (*call)(const void*, int64_t), const v
   const int64_t helpers = (count < threads_ ? count : threads_) - 1;
   for (int64_t i = 0; i < helpers; ++i) {
     auto* shared = new std::shared_ptr<Work>(work);
-    XLA_FFI_ThreadPool_Schedule_Args args{
-        XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE, nullptr, frame_->ctx, help_and_forget, shared};
+    XLA_FFI_ThreadPool_Schedule_Args args{XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE, nullptr, frame_->ctx,
+                                          help_and_forget, shared};
     if (XLA_FFI_Error* error = frame_->api->XLA_FFI_ThreadPool_Schedule(&args)) {
       delete shared;
       XLA_FFI_Error_Destroy_Args destroy{XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, nullptr, error};

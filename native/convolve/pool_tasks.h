@@ -1,5 +1,5 @@
-// Tasks on XLA's own threads: the calling thread works too, and waits only for tasks that another thread has begun. So a
-// call ends however busy the pool is, also where eight simulated chips share two threads.
+// Tasks on XLA's own threads: the calling thread works too, and waits only for tasks that another thread has begun. So
+// a call ends however busy the pool is, also where eight simulated chips share two threads.
 #pragma once
 
 #include <atomic>

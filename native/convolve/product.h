@@ -31,7 +31,7 @@ struct Block {
   int64_t ldb;
   float* c;
   int64_t ldc;
-  bool add;  // to what is in C
+  bool add;   // to what is in C
   int lanes;  // of the last vector
 };
 
@@ -107,8 +107,9 @@ inline void multiply(Matrix a, const float* packed, float* c, int64_t ldc, int64
         const int lanes = left < vecs * kLanes ? (int)(left - (vecs - 1) * kLanes) : kLanes;
         const float* b = packed + (first * depth + k * vecs) * kLanes;
         for (int64_t row = from; row < until; row += kRows) {
-          const Block block{terms, a.at + row * a.stride + k, a.stride, b,           vecs * kLanes,
-                            c + row * ldc + first * kLanes,   ldc,      add || k > 0, lanes};
+          const Block block{terms,         a.at + row * a.stride + k,      a.stride, b,
+                            vecs * kLanes, c + row * ldc + first * kLanes, ldc,      add || k > 0,
+                            lanes};
           multiply_some<false>(block, until - row < kRows ? until - row : kRows, vecs);
         }
       }
@@ -146,7 +147,8 @@ struct Packed {
       const int64_t first = panels.first(panel), vecs = panels.first(panel + 1) - first;
       for (int64_t v = 0; v < vecs; ++v) {
         const int64_t column = (first + v) * kLanes, left = n - column;
-        store(at + (first * depth + k * vecs + v) * kLanes, load_lanes(row + column, left < kLanes ? (int)left : kLanes));
+        store(at + (first * depth + k * vecs + v) * kLanes,
+              load_lanes(row + column, left < kLanes ? (int)left : kLanes));
       }
     }
   }

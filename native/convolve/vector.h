@@ -61,7 +61,9 @@ PODIUM_INLINE void store_part(float* to, Vec v, int lanes) {
 }
 #endif
 
-PODIUM_INLINE Vec load_lanes(const float* from, int lanes) { return lanes >= kLanes ? load(from) : load_part(from, lanes); }
+PODIUM_INLINE Vec load_lanes(const float* from, int lanes) {
+  return lanes >= kLanes ? load(from) : load_part(from, lanes);
+}
 PODIUM_INLINE void store_lanes(float* to, Vec v, int lanes) {
   if (lanes >= kLanes)
     store(to, v);

@@ -1,6 +1,6 @@
-// 3×3 convolutions of stride 1 by Winograd's F(4×4, 3×3): 36 products give 16 outputs that otherwise take 144 (Lavin and
-// Gray, arXiv 1509.09308). A tile is 6×6 of the input and 4×4 of the output. Channels stay last throughout, so that all
-// transforms work on vectors of channels, and each of the 36 places of a tile has one matrix product:
+// 3×3 convolutions of stride 1 by Winograd's F(4×4, 3×3): 36 products give 16 outputs that otherwise take 144 (Lavin
+// and Gray, arXiv 1509.09308). A tile is 6×6 of the input and 4×4 of the output. Channels stay last throughout, so that
+// all transforms work on vectors of channels, and each of the 36 places of a tile has one matrix product:
 //
 //   y = Aᵀ [(G g Gᵀ) ⊙ (Bᵀ d B)] A        dg = Gᵀ [(Bᵀ d B) ⊙ (A dy Aᵀ)] G
 //
@@ -156,8 +156,8 @@ struct Tiles {
   int64_t left(int64_t tile) const { return tile % across * kTile; }
 };
 
-// The length of a row of channels: whole vectors, and no multiple of 512 bytes, at which rows would compete for the same
-// places of a cache.
+// The length of a row of channels: whole vectors, and no multiple of 512 bytes, at which rows would compete for the
+// same places of a cache.
 PODIUM_INLINE int64_t spaced(int64_t c) {
   const int64_t whole = round_up(c, 16);
   return whole % 128 ? whole : whole + 16;
@@ -179,7 +179,8 @@ inline void winograd_apply(const Convolution& p, const float* x, const float* pa
     for (int64_t t = 0; t < count; ++t) {
       const int64_t tile = first + t;
       const Image image{x + tiles.image(tile) * p.h * p.w * p.c, p.h, p.w, p.c};
-      spread_tile<InputTransform>(image, tiles.top(tile) - p.top, tiles.left(tile) - p.left, v + t * in, some * in, patch);
+      spread_tile<InputTransform>(image, tiles.top(tile) - p.top, tiles.left(tile) - p.left, v + t * in, some * in,
+                                  patch);
     }
     for (int64_t place = 0; place < kPlaces; ++place) {
       multiply({v + place * some * in, in}, packed + place * each, m + place * some * out, out, count, p.c,

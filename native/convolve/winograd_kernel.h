@@ -1,5 +1,5 @@
-// Winograd's other half: what happens to the 3×3 kernel itself, forward (spread to 36 packed matrices) and backward (its
-// gradient from the sums over all tiles).
+// Winograd's other half: what happens to the 3×3 kernel itself, forward (spread to 36 packed matrices) and backward
+// (its gradient from the sums over all tiles).
 #pragma once
 
 #include "winograd.h"
@@ -99,8 +99,8 @@ inline void winograd_weight_gradient(const Convolution& p, const float* x, const
         spread_tile<GradientTransform>(ys, top, left, z + t * out, some * out, patch);
       }
       for (int64_t place = 0; place < kPlaces; ++place) {
-        multiply_transposed({v + place * some * in, in}, {z + place * some * out, out}, sum + place * p.c * width, width,
-                            p.c, count, width, first > begin);
+        multiply_transposed({v + place * some * in, in}, {z + place * some * out, out}, sum + place * p.c * width,
+                            width, p.c, count, width, first > begin);
       }
     }
   });

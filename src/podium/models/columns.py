@@ -14,6 +14,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import lax
 
+from podium.models import native
+
 Pads = tuple[tuple[int, int], tuple[int, int]]
 _DIMENSIONS = ("NHWC", "HWIO", "NHWC")
 
@@ -53,10 +55,12 @@ def convolve(layer: nnx.Conv, x: jax.Array) -> jax.Array:
     """The layer's convolution of [n, h, w, channels], or of pairs of columns side by side. Pairs need an even number of
     rows and padding that is alike on both sides; after a stride the columns stand alone again.
 
-    The compiler's gradient of a stride inserts zeros and multiplies them. A 1×1 is therefore a slice and a product, on
-    CPUs too, and a 3×3 of pairs treats even and odd rows apart. For the other strides the compiler's way is as fast.
+    The compiler's gradient of a stride inserts zeros and multiplies them. A 1×1 is therefore a slice and a product,
+    and a 3×3 of pairs treats even and odd rows apart. For the other strides the compiler's way is as fast.
     """
     columns, kernel = x.shape[-1] // layer.in_features, layer.kernel[...]
+    if native.serves(x, kernel):  # on a CPU, where nothing stands side by side and the layer's own way is fast
+        return layer(x)
     if layer.strides == 2 and layer.kernel_size == (1, 1):
         return convolution(x[:, ::2, :: 2 // columns, : layer.in_features], kernel, (1, 1), ((0, 0), (0, 0)))
     if columns == 1:

@@ -17,6 +17,7 @@ from flax import nnx
 
 from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.columns import convolve, symmetric
+from podium.models.convolution import Conv
 from podium.models.max_pool import max_pool
 from podium.models.stem import packed_stem
 
@@ -68,7 +69,7 @@ class Layers:
 
     def conv(self, channels: tuple[int, int], kernel: int, stride: int = 1, *, rngs: nnx.Rngs) -> nnx.Conv:
         """A convolution from and to so many channels."""
-        return nnx.Conv(
+        return Conv(
             *channels,
             (kernel, kernel),
             stride,

@@ -14,7 +14,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from podium import optim
-from podium.mesh import batch_sharding, is_tpu, replicated_sharding
+from podium.mesh import batch_sharding, is_cpu, is_tpu, replicated_sharding
+from podium.models import native
 from podium.recipe.batch import eval_batch, packed, train_batch
 from podium.recipe.schema import Recipe
 from podium.step.compiler_options import compiler_options
@@ -100,7 +101,11 @@ def _on_every_chip(
     out_specs: Any,
     donate: tuple[int, ...] = (),
 ) -> Any:
-    mapped = jax.shard_map(f, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
+    def traced(*arguments: Any) -> Any:
+        with native.used(is_cpu(mesh)):
+            return f(*arguments)
+
+    mapped = jax.shard_map(traced, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
     # Named once more: jit would describe the same places in other words, and compile anew for its own output.
     laid_out = jax.tree.map(partial(NamedSharding, mesh), out_specs)
     return jax.jit(mapped, out_shardings=laid_out, donate_argnums=donate, compiler_options=options)

@@ -19,6 +19,7 @@ from podium.host.files import reporting
 from podium.host.malloc import keep
 from podium.host.versions import versions
 from podium.mesh import build_mesh, find_devices, is_cpu
+from podium.models import native
 from podium.processes import agree
 from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
@@ -81,6 +82,8 @@ def set_up(
     mesh = build_mesh(torus, devices)
     if is_cpu(mesh):
         keep()
+        if native.missing:
+            note(f"XLA's convolutions serve, at half the speed: {native.missing}")
     if warning := unused_accelerator(devices[0].platform):
         note(warning)
     shapes = network_shapes(recipe, mesh, make_model)  # a network that cannot be built leaves no run behind
