@@ -34,11 +34,31 @@ class Tasks {
 enum class Memory { kCall, kTask };
 float* memory(Memory kind, size_t floats);
 
+// Operands of batch norm: [rows, channels], and what belongs to the channels of each group, [groups, kinds, channels].
+struct Values {
+  int64_t rows, channels, groups;
+  bool relu;
+  const float *x, *dy, *shortcut, *constants;
+};
+
 struct Kernels {
   const char* name;
   void (*forward)(const Convolution&, const float* x, const float* w, float* y, Tasks&);
   void (*data_gradient)(const Convolution&, const float* dy, const float* w, float* dx, Tasks&);
   void (*weight_gradient)(const Convolution&, const float* x, const float* dy, float* dw, Tasks&);
+  // Σ(x − about), Σ(x − about)²: sums [groups, 2, channels].
+  void (*norm_sums)(const Values&, float* sums, Tasks&);
+  // y = (x − mean) · factor + bias, + shortcut, then relu; constants are mean, factor, bias.
+  void (*norm_apply)(const Values&, float* y, Tasks&);
+  // Σg, Σg·(x − mean), where g is dy or, with relu, 0 where it was.
+  void (*norm_gradient_sums)(const Values&, float* sums, Tasks&);
+  // dx = factor · (g − mean of g − (x − mean) · slope); the constants go on with mean of g, slope.
+  void (*norm_gradient)(const Values&, float* dx, Tasks&);
+  // Maxima: of 2×2, and of windows that overlap.
+  void (*halve)(const Convolution&, const float* x, float* y, Tasks&);
+  void (*halve_gradient)(const Convolution&, const float* x, const float* dy, float* dx, Tasks&);
+  void (*max_pool)(const Convolution&, const float* x, float* y, Tasks&);
+  void (*max_pool_gradient)(const Convolution&, const float* x, const float* y, const float* dy, float* dx, Tasks&);
 };
 
 // The fastest that this processor has, or what was asked for by name ("avx512", "avx2", "plain"); false if it has none

@@ -79,6 +79,25 @@ bool sizes(const Call& call, const Array& x, const Array& w, const Array& y, Con
   return y.dims[0] == p->n && y.dims[3] == p->k && w.dims[2] == p->c;
 }
 
+// A window of size × size; the attribute is size, stride, top, left.
+bool pooling(const Call& call, const Array& x, const Array& y, Convolution* p) {
+  const int64_t* window = call.numbers(4);
+  if (!window || !x.at || !y.at) return false;
+  *p = {x.dims[0], x.dims[1], x.dims[2], x.dims[3], window[0], window[0],
+        x.dims[3], y.dims[1], y.dims[2], window[1], window[2], window[3]};
+  return y.dims[0] == p->n && y.dims[3] == p->c;
+}
+
+// Arguments are x [rows, channels], constants [groups, kinds, channels] and, if there is a third, dy or a shortcut; the
+// attribute says whether relu follows.
+bool values(const Call& call, int64_t kinds, Values* p) {
+  const int64_t* numbers = call.numbers(1);
+  const Array x = call.argument(0, 2), constants = call.argument(1, 3), third = call.argument(2, 2);
+  if (!numbers || !x.at || !constants.at || constants.dims[1] != kinds) return false;
+  *p = {x.dims[0], x.dims[1], constants.dims[0], numbers[0] != 0, x.at, third.at, third.at, constants.at};
+  return constants.dims[2] == p->channels && p->rows % p->groups == 0;
+}
+
 }  // namespace
 }  // namespace podium
 
@@ -111,6 +130,86 @@ PODIUM_HANDLER(convolve_weight_gradient) {
     podium::Convolution p;
     if (!podium::sizes(call, x, dw, dy, &p)) return false;
     podium::kernels().weight_gradient(p, x.at, dy.at, dw.at, tasks);
+    return true;
+  });
+}
+
+PODIUM_HANDLER(norm_sums) {
+  return podium::handle(frame, [](const podium::Call& call, podium::Tasks& tasks) {
+    const auto sums = call.result(0, 3);
+    podium::Values p;
+    if (!podium::values(call, 1, &p) || !sums.at) return false;
+    podium::kernels().norm_sums(p, sums.at, tasks);
+    return true;
+  });
+}
+
+PODIUM_HANDLER(norm_apply) {
+  return podium::handle(frame, [](const podium::Call& call, podium::Tasks& tasks) {
+    const auto y = call.result(0, 2);
+    podium::Values p;
+    if (!podium::values(call, 3, &p) || !y.at) return false;
+    podium::kernels().norm_apply(p, y.at, tasks);
+    return true;
+  });
+}
+
+PODIUM_HANDLER(norm_gradient_sums) {
+  return podium::handle(frame, [](const podium::Call& call, podium::Tasks& tasks) {
+    const auto sums = call.result(0, 3);
+    podium::Values p;
+    if (!podium::values(call, 3, &p) || !p.dy || !sums.at) return false;
+    podium::kernels().norm_gradient_sums(p, sums.at, tasks);
+    return true;
+  });
+}
+
+PODIUM_HANDLER(norm_gradient) {
+  return podium::handle(frame, [](const podium::Call& call, podium::Tasks& tasks) {
+    const auto dx = call.result(0, 2);
+    podium::Values p;
+    if (!podium::values(call, 5, &p) || !p.dy || !dx.at) return false;
+    podium::kernels().norm_gradient(p, dx.at, tasks);
+    return true;
+  });
+}
+
+PODIUM_HANDLER(halve) {
+  return podium::handle(frame, [](const podium::Call& call, podium::Tasks& tasks) {
+    const auto x = call.argument(0, 4), y = call.result(0, 4);
+    podium::Convolution p;
+    if (!podium::pooling(call, x, y, &p)) return false;
+    podium::kernels().halve(p, x.at, y.at, tasks);
+    return true;
+  });
+}
+
+PODIUM_HANDLER(halve_gradient) {
+  return podium::handle(frame, [](const podium::Call& call, podium::Tasks& tasks) {
+    const auto x = call.argument(0, 4), dy = call.argument(1, 4), dx = call.result(0, 4);
+    podium::Convolution p;
+    if (!podium::pooling(call, x, dy, &p) || !dx.at) return false;
+    podium::kernels().halve_gradient(p, x.at, dy.at, dx.at, tasks);
+    return true;
+  });
+}
+
+PODIUM_HANDLER(max_pool) {
+  return podium::handle(frame, [](const podium::Call& call, podium::Tasks& tasks) {
+    const auto x = call.argument(0, 4), y = call.result(0, 4);
+    podium::Convolution p;
+    if (!podium::pooling(call, x, y, &p)) return false;
+    podium::kernels().max_pool(p, x.at, y.at, tasks);
+    return true;
+  });
+}
+
+PODIUM_HANDLER(max_pool_gradient) {
+  return podium::handle(frame, [](const podium::Call& call, podium::Tasks& tasks) {
+    const auto x = call.argument(0, 4), y = call.argument(1, 4), dy = call.argument(2, 4), dx = call.result(0, 4);
+    podium::Convolution p;
+    if (!podium::pooling(call, x, dy, &p) || !y.at || !dx.at) return false;
+    podium::kernels().max_pool_gradient(p, x.at, y.at, dy.at, dx.at, tasks);
     return true;
   });
 }

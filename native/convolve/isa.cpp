@@ -1,6 +1,8 @@
 // Built three times, for AVX-512, AVX2 and any processor (PODIUM_ISA names the namespace). No part of the standard
 // library that is instantiated may be used here: the linker would keep one build's instance for all.
 #include "direct.h"
+#include "norm.h"
+#include "pool.h"
 #include "winograd.h"
 #include "winograd_kernel.h"
 
@@ -42,6 +44,8 @@ void weight_gradient(const Convolution& p, const float* x, const float* dy, floa
 #define PODIUM_NAME_(isa) #isa
 #define PODIUM_NAME(isa) PODIUM_NAME_(isa)
 extern const Kernels table;
-const Kernels table{PODIUM_NAME(PODIUM_ISA), forward, data_gradient, weight_gradient};
+const Kernels table{
+    PODIUM_NAME(PODIUM_ISA), forward,       data_gradient, weight_gradient, norm_sums, norm_apply,
+    norm_gradient_sums,      norm_gradient, halve,         halve_gradient,  max_pool,  max_pool_gradient};
 
 }  // namespace podium::PODIUM_ISA

@@ -11,6 +11,7 @@
 #endif
 
 #define PODIUM_INLINE [[gnu::always_inline]] static inline
+#define PODIUM_INLINE_MEMBER [[gnu::always_inline]] inline
 #define PODIUM_UNROLL _Pragma("GCC unroll 64")
 
 namespace podium::PODIUM_ISA {

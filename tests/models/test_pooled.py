@@ -8,7 +8,8 @@ from flax import nnx
 
 from podium.errors import UserError
 from podium.models import build_model, check
-from podium.models.pooled import halve, patch_filters
+from podium.models.pool import halve
+from podium.models.pooled import patch_filters
 from podium.recipe.schema import Model
 
 

@@ -19,7 +19,7 @@ from podium.mesh import TILE_AXES
 from podium.models.one_pass import moments, sum_both
 
 # A mean is near where its squared distance is at most so many variances: fp32 sums then keep the variance to some 1e-5.
-_NEAR = 16.0
+NEAR = 16.0
 
 
 class Groups(NamedTuple):
@@ -191,7 +191,7 @@ def statistics(
     """Count (at least 1), mean and variance of each group."""
     moments = _moments(groups, values, weight, about=about)
     if groups.axes:
-        moments = _merge(lax.all_gather(jnp.concatenate(moments, -1), groups.axes))
+        moments = merge(lax.all_gather(jnp.concatenate(moments, -1), groups.axes))
     count = jnp.maximum(moments[0], 1.0)
     return count, moments[1], moments[2] / count
 
@@ -229,7 +229,7 @@ def _moments(
 
     def by_cases(values: jax.Array) -> tuple[jax.Array, jax.Array]:
         shift, m2 = sums(about)
-        near = shift * shift <= _NEAR * (m2 / at_least_one + groups.epsilon)
+        near = shift * shift <= NEAR * (m2 / at_least_one + groups.epsilon)
         return lax.cond(near.all(), lambda *found: found, again, about + shift, m2)
 
     if weight is not None or groups.columns > 1:
@@ -237,7 +237,7 @@ def _moments(
     return count, *lax.platform_dependent(values, cuda=moments, default=by_cases)
 
 
-def _merge(moments: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def merge(moments: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Chan's parallel combination of [chips, …, (count, means, m2s)]: stable, and weighed by examples.
 
     A sum of squares would need one collective as well, but cancels for large means; gathering the moments of a

@@ -21,7 +21,11 @@ import podium
 
 LIBRARY_NAME = "libpodium_convolve.so"
 _ABI = 1
-_CALLS = ("convolve", "convolve_data_gradient", "convolve_weight_gradient")
+_CALLS = (
+    *("convolve", "convolve_data_gradient", "convolve_weight_gradient"),
+    *("norm_sums", "norm_apply", "norm_gradient_sums", "norm_gradient"),
+    *("halve", "halve_gradient", "max_pool", "max_pool_gradient"),
+)
 
 
 def _load() -> tuple[Any, str]:
@@ -85,15 +89,9 @@ def vary_alike(*operands: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def call(name: str, shape: tuple[int, ...], *operands: jax.Array, numbers: tuple[int, ...] = ()) -> jax.Array:
-    """An fp32 array of `shape` from a custom call, whose only attribute are `numbers`."""
-    return calls(name, [shape], *operands, numbers=numbers)[0]
-
-
-def calls(name: str, shapes: list[tuple[int, ...]], *operands: jax.Array, numbers: tuple[int, ...] = ()) -> Any:
-    """As `call`, for several results. They vary over the chips as the first operand does."""
+    """An fp32 array of `shape` from a custom call, whose only attribute are `numbers`. It varies over the chips as the
+    operands do."""
     like = jax.typeof(operands[0])
     sharding = NamedSharding(like.sharding.mesh, PartitionSpec())
-    results = [
-        jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding, manual_axis_type=like.mat) for shape in shapes
-    ]
-    return jax.ffi.ffi_call(f"podium_{name}", results)(*operands, numbers=np.asarray(numbers, np.int64))
+    result = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=sharding, manual_axis_type=like.mat)
+    return jax.ffi.ffi_call(f"podium_{name}", result)(*operands, numbers=np.asarray(numbers, np.int64))

@@ -14,6 +14,8 @@ import numpy as np
 from flax import nnx
 from jax import lax
 
+from podium.models.normalised import normalised
+from podium.models.pool import halve
 from podium.models.resnet import Layers, classifier
 
 WIDTHS = {"resnet7": (48, 160, 160), "resnet7-narrow": (16, 32, 64)}
@@ -45,8 +47,8 @@ class Stage(nnx.Module):
         self.refine_norm = layers.norm(c_out, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x = nnx.relu(self.widen_norm(halve(self.widen(x))))
-        return x + nnx.relu(self.refine_norm(self.refine(x)))
+        x = normalised(self.widen_norm, halve(self.widen(x)))
+        return x + normalised(self.refine_norm, self.refine(x))
 
 
 class PooledResNet(nnx.Module):
@@ -66,13 +68,6 @@ class PooledResNet(nnx.Module):
         for stage in self.stages:
             x = stage(x)
         return self.classifier(x.astype(jnp.float32).mean((1, 2)))
-
-
-def halve(x: jax.Array) -> jax.Array:
-    """The maximum of every 2×2 values; an odd last row or column is left out. (Its gradient is several times faster on
-    a CPU than that of `reduce_window`.)"""
-    b, h, w, c = x.shape
-    return x[:, : h // 2 * 2, : w // 2 * 2].reshape(b, h // 2, 2, w // 2, 2, c).max((2, 4))
 
 
 def _patches(x: jax.Array) -> jax.Array:

@@ -15,10 +15,12 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from podium.models import pool
 from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.columns import convolve, symmetric
 from podium.models.convolution import Conv
 from podium.models.max_pool import max_pool
+from podium.models.normalised import normalised
 from podium.models.stem import packed_stem
 
 he_normal = nnx.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
@@ -117,12 +119,12 @@ class Block(nnx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         y = x
-        for i, (layer, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            y = norm(convolve(layer, y))
-            if i < len(self.convs) - 1:
-                y = nnx.relu(y)
-        shortcut = self.shortcut_norm(convolve(self.shortcut, x)) if self.project else x
-        return nnx.relu(y + shortcut)
+        *layers, (last, last_norm) = zip(self.convs, self.norms, strict=True)
+        for layer, norm in layers:
+            y = normalised(norm, convolve(layer, y))
+        y = convolve(last, y)
+        shortcut = normalised(self.shortcut_norm, convolve(self.shortcut, x), relu=False) if self.project else x
+        return normalised(last_norm, y, shortcut=shortcut)
 
 
 class ResNet(nnx.Module):
@@ -183,7 +185,7 @@ class ResNet(nnx.Module):
     def _stem(self, x: jax.Array) -> jax.Array:
         if self.stem in ("space_to_depth", "fold3"):
             x = space_to_depth(x)
-        x = nnx.relu(self.first_norm(self.first(x)))
+        x = normalised(self.first_norm, self.first(x))
         return self.pool(x) if self.stem in ("conv7", "space_to_depth") else x
 
     def _packed_stem(self, x: jax.Array) -> jax.Array:
@@ -194,7 +196,7 @@ class ResNet(nnx.Module):
         around = self.layers.around(3)
         if self.layers.on_gpu and around != "SAME":
             return max_pool(x, around)
-        return nnx.max_pool(x, (3, 3), (2, 2), around)
+        return pool.max_pool(x, around)
 
 
 def space_to_depth(x: jax.Array) -> jax.Array:
