@@ -219,3 +219,4 @@ PODIUM_HANDLER(max_pool_gradient) {
 PODIUM_EXPORT int podium_convolve_abi() { return 1; }
 PODIUM_EXPORT const char* podium_convolve_isa() { return podium::kernels().name; }
 PODIUM_EXPORT int podium_convolve_use(const char* isa) { return podium::use_kernels(isa); }
+PODIUM_EXPORT double podium_convolve_peak(double seconds) { return podium::kernels().peak(seconds); }

@@ -1,5 +1,7 @@
 // Built three times, for AVX-512, AVX2 and any processor (PODIUM_ISA names the namespace). No part of the standard
 // library that is instantiated may be used here: the linker would keep one build's instance for all.
+#include <ctime>
+
 #include "direct.h"
 #include "norm.h"
 #include "pool.h"
@@ -39,13 +41,35 @@ void weight_gradient(const Convolution& p, const float* x, const float* dy, floa
   winograd_weight_gradient(p, x, dy, dw, tasks);
 }
 
+double peak(double seconds) {
+  constexpr int kChains = 12, kTurns = 100000;  // more chains than a multiplier has stages
+  Vec chains[kChains];
+  PODIUM_UNROLL for (int i = 0; i < kChains; ++i) chains[i] = broadcast(1.0f + i);
+  const Vec factor = broadcast(0.999f);
+  double best = 0, total = 0;
+  while (total < seconds) {
+    timespec began, ended;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    for (int turn = 0; turn < kTurns; ++turn) {
+      PODIUM_UNROLL for (int i = 0; i < kChains; ++i) chains[i] = chains[i] * factor + factor;
+    }
+    PODIUM_UNROLL for (int i = 0; i < kChains; ++i) asm volatile("" : "+m"(chains[i]));
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    const double took = (ended.tv_sec - began.tv_sec) + 1e-9 * (ended.tv_nsec - began.tv_nsec);
+    const double rate = (double)kTurns * kChains * kLanes / took;
+    if (rate > best) best = rate;
+    total += took;
+  }
+  return best;
+}
+
 }  // namespace
 
 #define PODIUM_NAME_(isa) #isa
 #define PODIUM_NAME(isa) PODIUM_NAME_(isa)
 extern const Kernels table;
 const Kernels table{
-    PODIUM_NAME(PODIUM_ISA), forward,       data_gradient, weight_gradient, norm_sums, norm_apply,
-    norm_gradient_sums,      norm_gradient, halve,         halve_gradient,  max_pool,  max_pool_gradient};
+    PODIUM_NAME(PODIUM_ISA), peak,          forward, data_gradient,  weight_gradient, norm_sums,        norm_apply,
+    norm_gradient_sums,      norm_gradient, halve,   halve_gradient, max_pool,        max_pool_gradient};
 
 }  // namespace podium::PODIUM_ISA

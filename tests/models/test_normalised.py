@@ -22,7 +22,7 @@ def _of(norm_span, x, shortcut, *, relu, mean=0.0):
     norm.mean[...] = jnp.full(x.shape[-1], mean)
     norm.scale[...] = jnp.linspace(-1, 2, x.shape[-1])
     norm.bias[...] = jnp.linspace(-0.5, 0.5, x.shape[-1])
-    graph, params, stats = nnx.split(norm, nnx.Param, nnx.BatchStat)
+    graph, params, stats = nnx.split(norm, nnx.Param, nnx.BatchStat)  # type: ignore[misc]
 
     def loss(params, x, shortcut):
         layer = nnx.merge(graph, params, stats, copy=True)

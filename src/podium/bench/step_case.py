@@ -18,6 +18,7 @@ class Case:
 CASES = {
     "cifar": Case("resnet7", "patches", 32, 128, 10, 8),
     "cifar-narrow": Case("resnet20", "conv3", 32, 128, 10, 2),
+    "resnet18": Case("resnet18", "conv7", 64, 128, 100, 2),
     "resnet50": Case("resnet50", "conv7", 224, 16, 1000, 1),
 }
 

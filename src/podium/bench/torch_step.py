@@ -94,19 +94,25 @@ def _network(case: "Case") -> nn.Sequential:
     return _resnet(SHAPES[case.model], case.stem, case.classes)
 
 
-def build(case: "Case") -> Callable[[], int]:
+def build(case: "Case", *, compiled: bool) -> Callable[[], int]:
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    model = _network(case).to(memory_format=torch.channels_last)
+    model: nn.Module = _network(case).to(memory_format=torch.channels_last)
     loss_of = nn.CrossEntropyLoss(label_smoothing=0.1)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, nesterov=True, weight_decay=1e-4)
     image, label = random_batch(case)
     pixels = torch.from_numpy(image).permute(0, 3, 1, 2)  # channels last in memory, as it comes
     target = torch.from_numpy(label.astype(np.int64))
 
+    def loss_of_batch() -> torch.Tensor:
+        x = (pixels.float() / 255 - _MEAN) / _STD
+        return loss_of(model(x), target)
+
+    if compiled:
+        loss_of_batch = torch.compile(loss_of_batch)
+
     def run() -> int:
         for _ in range(case.steps):
-            x = (pixels.float() / 255 - _MEAN) / _STD
-            loss = loss_of(model(x), target)
+            loss = loss_of_batch()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

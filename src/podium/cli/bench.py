@@ -23,11 +23,13 @@ from podium.report.terminal import Terminal
 
 
 def step(command: BenchStep) -> dict[str, Any]:
-    result = bench_step.run(command.cases, command.rounds)
-    table = Table("network", "Podium images/s", "PyTorch images/s", "ratio (median, spread)")
+    result = bench_step.run(command.cases, bench_step.Settings(command.rounds, command.cores, command.isa))
+    table = Table("network", "Podium images/s", "PyTorch", "torch.compile", "ratio to the better", "share of peak")
+    peak = result["peak_gflops"]
     for name, r in result["cases"].items():
-        rates = (f"{r[who]['median']:.1f}" for who in ("podium", "pytorch"))
-        table.add_row(name, *rates, _spread(r["ratio"]))
+        rates = (f"{r[who]['median']:.1f}" for who in ("podium", "pytorch", "torch_compile"))
+        share = f"{r['gflops'] / peak:.0%}" if peak else "–"
+        table.add_row(name, *rates, _spread(r["ratio"]), share)
     Console(stderr=command.json).print(table)
     return result
 

@@ -21,6 +21,7 @@ import podium
 
 LIBRARY_NAME = "libpodium_convolve.so"
 _ABI = 1
+_DOUBLE = ctypes.c_double
 _CALLS = (
     *("convolve", "convolve_data_gradient", "convolve_weight_gradient"),
     *("norm_sums", "norm_apply", "norm_gradient_sums", "norm_gradient"),
@@ -38,6 +39,7 @@ def _load() -> tuple[Any, str]:
         if (abi := library.podium_convolve_abi()) != _ABI:
             return None, f"{LIBRARY_NAME} has interface {abi}, this Podium needs {_ABI}; install Podium again"
         library.podium_convolve_isa.restype = ctypes.c_char_p
+        library.podium_convolve_peak.restype, library.podium_convolve_peak.argtypes = _DOUBLE, (_DOUBLE,)
         for name in _CALLS:
             handler = jax.ffi.pycapsule(getattr(library, f"podium_{name}"))
             jax.ffi.register_ffi_target(f"podium_{name}", handler, platform="cpu")
@@ -61,6 +63,19 @@ def used(wanted: bool = True) -> Iterator[None]:
         _in_use.reset(before)
 
 
+@contextlib.contextmanager
+def left_to_xla() -> Iterator[None]:
+    """What is traced inside is XLA's, whoever traces it."""
+    before = os.environ.get("PODIUM_CONVOLVE")
+    os.environ["PODIUM_CONVOLVE"] = "xla"
+    try:
+        yield
+    finally:
+        os.environ.pop("PODIUM_CONVOLVE")
+        if before is not None:
+            os.environ["PODIUM_CONVOLVE"] = before
+
+
 def serves(*operands: jax.Array) -> bool:
     """Whether an operation on these is to be native: they are fp32, and a CPU's step is being traced."""
     return _in_use.get() and all(operand.dtype == jnp.float32 for operand in operands)
@@ -74,6 +89,11 @@ def instruction_set() -> str:
 def use_instruction_set(name: str) -> bool:
     """From now on computes with this one; False where the processor does not have it."""
     return bool(_library.podium_convolve_use(name.encode()))
+
+
+def multiply_adds_per_second(seconds: float) -> float:
+    """Of this thread, on registers."""
+    return _library.podium_convolve_peak(seconds)
 
 
 def vary_alike(*operands: jax.Array) -> tuple[jax.Array, ...]:

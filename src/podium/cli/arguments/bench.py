@@ -13,12 +13,17 @@ Count = Annotated[int, arg(metavar="N")]
 
 @dataclass(frozen=True)
 class BenchStep(Command):
-    """Compare a training step with PyTorch's: same network, batch and cores."""
+    """Compare a training step with PyTorch's, eager and compiled: same network, batch and cores."""
 
     cases: Annotated[tuple[str, ...], arg(metavar="CASE…")] = ("cifar", "resnet50")
-    """cifar: recipe cifar10, 32 px, batch 128. resnet50: 224 px, batch 16. cifar-narrow: 32 channels."""
+    """cifar: recipe cifar10, 32 px, batch 128. resnet50: 224 px, batch 16. resnet18: 64 px, batch 128.
+    cifar-narrow: 32 channels."""
     rounds: Count = 7
-    """Number of rounds; in each, both take their turn."""
+    """Number of rounds; in each, all take their turn."""
+    cores: Annotated[int | None, option("N")] = None
+    """Cores to use. Default: all."""
+    isa: Annotated[str | None, option("ISA")] = None
+    """Instructions to use at most, avx512 or avx2. Default: all that the processor has."""
 
     does: ClassVar[str] = "podium.cli.bench:step"
     computes: ClassVar[bool] = True
