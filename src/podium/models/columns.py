@@ -59,7 +59,7 @@ def convolve(layer: nnx.Conv, x: jax.Array) -> jax.Array:
     and a 3×3 of pairs treats even and odd rows apart. For the other strides the compiler's way is as fast.
     """
     columns, kernel = x.shape[-1] // layer.in_features, layer.kernel[...]
-    if native.serves(x, kernel):  # on a CPU, where nothing stands side by side and the layer's own way is fast
+    if columns == 1 and native.serves(x, kernel):  # on a CPU, where the layer's own way is fast
         return layer(x)
     if layer.strides == 2 and layer.kernel_size == (1, 1):
         return convolution(x[:, ::2, :: 2 // columns, : layer.in_features], kernel, (1, 1), ((0, 0), (0, 0)))

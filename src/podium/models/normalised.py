@@ -20,7 +20,8 @@ from podium.models.batch_norm import NEAR, DistributedBatchNorm, Groups, merge
 
 def normalised(norm: Any, x: jax.Array, *, shortcut: jax.Array | None = None, relu: bool = True) -> jax.Array:
     """relu(norm(x) + shortcut), of any norm."""
-    if isinstance(norm, DistributedBatchNorm) and not norm.use_running_average and native.serves(x):
+    ours = isinstance(norm, DistributedBatchNorm) and x.shape[-1] == norm.mean.shape[-1]  # no columns side by side
+    if ours and not norm.use_running_average and native.serves(x):
         return _native(norm, x, shortcut, relu=relu)
     y = norm(x) if shortcut is None else norm(x) + shortcut
     return nnx.relu(y) if relu else y
