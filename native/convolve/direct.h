@@ -49,8 +49,8 @@ PODIUM_INLINE float* result_row(const Grid& g, float* result, int64_t output) {
 
 inline void direct_apply(const Grid& g, const float* source, const float* packed, float* result, Tasks& tasks) {
   const int64_t depth = g.depth(), count = g.count(), stride = round_up(depth, 16) + 16;
-  int64_t some = ((int64_t)400000 / (4 * (depth + g.k))) / kRows * kRows;
-  if (some < 4 * kRows) some = 4 * kRows;
+  int64_t some = (int64_t)400000 / (4 * (depth + g.k)) / kBlockRows * kBlockRows;
+  if (some < kBlockRows) some = kBlockRows;  // for fewer, reading the kernel would take as long as the products
   while (some > kRows && (count + some - 1) / some < 4 * tasks.threads()) some -= kRows;
   const bool plain = g.plain(), dense = g.spread == 1;
   tasks.run((count + some - 1) / some, [=](int64_t task) {
@@ -120,51 +120,86 @@ inline void direct_data_gradient(const Convolution& p, const float* dy, const fl
   }
 }
 
-// dw [depth, k] = rowsᵀ · dy: blocks of dw's rows, and parts of the sum that are as long on any machine.
+// Part of the rows that outputs see: some channels of one tap, or, where channels are few, whole rows.
+struct Slice {
+  int64_t first, size;  // within a row
+};
+
+inline void gather_slice(const Grid& g, const float* source, int64_t output, Slice slice, float* row) {
+  if (g.taps_h * g.taps_w * g.c == slice.size) return gather_row(g, source, output, row);
+  const int64_t tap = slice.first / g.c;
+  const int64_t j = output % g.gw, i = output / g.gw % g.gh, image = output / (g.gw * g.gh);
+  const int64_t y = i * g.step - g.top + tap / g.taps_w, x = j * g.step - g.left + tap % g.taps_w;
+  if (y < 0 || y >= g.h || x < 0 || x >= g.w) {
+    std::memset(row, 0, slice.size * sizeof(float));
+  } else {
+    std::memcpy(row, source + ((image * g.h + y) * g.w + x) * g.c + slice.first % g.c, slice.size * sizeof(float));
+  }
+}
+
+// How dw [depth, k] = rowsᵀ · dy is cut, on any machine alike: into slices of its rows and parts of the sum. A task has
+// one part and every groups-th slice.
+struct Cut {
+  int64_t slice, slices, parts, groups, per_part;
+  Cut(const Grid& g, int64_t k) {
+    constexpr int64_t kMost = 256, kFewChannels = 32, kMemory = 32 << 20, kTasks = 16;
+    const int64_t depth = g.depth(), count = g.count();
+    slice = depth;
+    if (g.c >= kFewChannels) {
+      const int64_t pieces = (g.c + kMost - 1) / kMost;
+      slice = g.c % pieces ? g.c : g.c / pieces;
+    }
+    slices = depth / slice;
+    parts = kMemory / (depth * k * 4);
+    if (parts > kTasks) parts = kTasks;
+    if (parts > count / 256) parts = count / 256;
+    if (parts < 1) parts = 1;
+    groups = (kTasks + parts - 1) / parts;
+    if (groups > slices) groups = slices;
+    per_part = (count + parts - 1) / parts;
+  }
+};
+
+inline void add_parts(const float* sums, int64_t parts, int64_t size, float* to, Tasks& tasks) {
+  constexpr int64_t kSome = 4096;
+  tasks.run((size + kSome - 1) / kSome, [=](int64_t task) {
+    const int64_t until = size < (task + 1) * kSome ? size : (task + 1) * kSome;
+    for (int64_t i = task * kSome; i < until; ++i) {
+      float sum = sums[i];
+      for (int64_t part = 1; part < parts; ++part) sum += sums[part * size + i];
+      to[i] = sum;
+    }
+  });
+}
+
 inline void direct_weight_gradient(const Convolution& p, const float* x, const float* dy, float* dw, Tasks& tasks) {
   const Grid g = forward_grid(p);
-  const int64_t depth = g.depth(), count = g.count(), width = Panels(p.k).width();
-  constexpr int64_t kSome = 192, kBlock = 256;  // outputs at a time, and rows of dw
-  const int64_t whole = g.taps_h * g.taps_w > 1 ? round_up(depth, kBlock) : kBlock;  // gathered rows are not cut
-  (void)whole;
-  const int64_t blocks = (depth + kBlock - 1) / kBlock;
-  int64_t parts = 16 / blocks;
-  if (parts > count / 512) parts = count / 512;
-  if (parts < 1) parts = 1;
-  const int64_t per_part = (count + parts - 1) / parts;
-  float* sums = parts > 1 ? memory(Memory::kCall, parts * depth * p.k) : dw;
-  const bool plain = g.plain();
-  tasks.run(blocks * parts, [=](int64_t task) {
-    const int64_t block = task % blocks, part = task / blocks, from = block * kBlock;
-    const int64_t rows = depth - from < kBlock ? depth - from : kBlock;
-    const int64_t a_stride = plain ? kBlock + 16 : round_up(depth, 16) + 16, b_stride = spaced(width);
+  const Cut cut(g, p.k);
+  const int64_t depth = g.depth(), count = g.count();
+  constexpr int64_t kSome = 192;  // outputs at a time
+  float* sums = cut.parts > 1 ? memory(Memory::kCall, cut.parts * depth * p.k) : dw;
+  tasks.run(cut.groups * cut.parts, [=](int64_t task) {
+    const int64_t group = task % cut.groups, part = task / cut.groups;
+    const int64_t a_stride = spaced(cut.slice), b_stride = spaced(p.k);
     float* a = memory(Memory::kTask, kSome * (a_stride + b_stride));
-    float* b = a + kSome * a_stride;
-    float* sum = sums + part * depth * p.k + from * p.k;
-    const int64_t begin = part * per_part, end = count < begin + per_part ? count : begin + per_part;
+    float *b = a + kSome * a_stride, *sum = sums + part * depth * p.k;
+    const int64_t begin = part * cut.per_part, end = count < begin + cut.per_part ? count : begin + cut.per_part;
     for (int64_t first = begin; first < end; first += kSome) {
       const int64_t some = end - first < kSome ? end - first : kSome;
       for (int64_t s = 0; s < some; ++s) {
-        if (plain)
-          std::memcpy(a + s * a_stride, x + (first + s) * depth + from, rows * sizeof(float));
-        else
-          gather_row(g, x, first + s, a + s * a_stride);
         std::memcpy(b + s * b_stride, dy + (first + s) * p.k, p.k * sizeof(float));
       }
-      multiply_transposed({a + (plain ? 0 : from), a_stride}, {b, b_stride}, sum, p.k, rows, some, p.k, first > begin);
+      for (int64_t slice = group; slice < cut.slices; slice += cut.groups) {
+        const int64_t from = slice * cut.slice;
+        for (int64_t s = 0; s < some; ++s) gather_slice(g, x, first + s, {from, cut.slice}, a + s * a_stride);
+        multiply_transposed({a, a_stride}, {b, b_stride}, sum + from * p.k, p.k, cut.slice, some, p.k, first > begin);
+      }
     }
-    if (begin >= end) std::memset(sum, 0, rows * p.k * sizeof(float));
-  });
-  if (parts == 1) return;
-  const int64_t size = depth * p.k, chunk = 4096;
-  tasks.run((size + chunk - 1) / chunk, [=](int64_t task) {
-    const int64_t until = size < (task + 1) * chunk ? size : (task + 1) * chunk;
-    for (int64_t i = task * chunk; i < until; ++i) {
-      float sum = sums[i];
-      for (int64_t part = 1; part < parts; ++part) sum += sums[part * size + i];
-      dw[i] = sum;
+    for (int64_t slice = group; begin >= end && slice < cut.slices; slice += cut.groups) {
+      std::memset(sum + slice * cut.slice * p.k, 0, cut.slice * p.k * sizeof(float));
     }
   });
+  if (cut.parts > 1) add_parts(sums, cut.parts, depth * p.k, dw, tasks);
 }
 
 }  // namespace podium::PODIUM_ISA

@@ -16,7 +16,7 @@ namespace {
 bool use_winograd(const Convolution& p) {
   if (p.kh != 3 || p.kw != 3 || p.stride != 1 || p.top > 2 || p.left > 2) return false;
   const int64_t tiles = p.n * ((p.oh + 3) / 4) * ((p.ow + 3) / 4);
-  return p.c >= 16 && p.k >= 16 && tiles >= 64;
+  return p.c >= 16 && p.k >= 16 && tiles >= 64 && (tiles >= 128 || p.c * p.k < 300 * 300);
 }
 
 // The gradient to x is a convolution of dy with the kernel turned around.

@@ -11,6 +11,7 @@ namespace podium::PODIUM_ISA {
 // loads than products, and their row addresses fit into the general registers.
 constexpr int kRows = kLanes == 16 ? 8 : 4;
 constexpr int kVecs = 3;
+constexpr int64_t kBlockRows = 128;  // rows of A that stay in the second cache while B's panels pass
 constexpr int64_t kDepth = 768;  // terms of a sum between two visits of C: a panel of B then stays in the second cache
 
 PODIUM_INLINE int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
@@ -96,11 +97,10 @@ struct Matrix {
 inline void multiply(Matrix a, const float* packed, float* c, int64_t ldc, int64_t rows, int64_t depth, int64_t n,
                      bool add = false) {
   const Panels panels(n);
-  const int64_t some = 8 * kRows;  // rows of A that stay in the first cache's neighbourhood while B's panels pass
   for (int64_t k = 0; k < depth; k += kDepth) {
     const int64_t terms = depth - k < kDepth ? depth - k : kDepth;
-    for (int64_t from = 0; from < rows; from += some) {
-      const int64_t until = rows < from + some ? rows : from + some;
+    for (int64_t from = 0; from < rows; from += kBlockRows) {
+      const int64_t until = rows < from + kBlockRows ? rows : from + kBlockRows;
       for (int64_t panel = 0; panel < panels.count; ++panel) {
         const int64_t first = panels.first(panel), vecs = panels.first(panel + 1) - first;
         const int64_t left = n - first * kLanes;
