@@ -46,7 +46,12 @@ def trained(r, chips=(1, 1)):
     after, _ = compiled(state, jax.device_put(batch, step.train_batches))
     portable = step.portable(after)
     tensors = leaves_by_name(*jax.device_get((portable.params, portable.stats)))
-    return before, tensors, compiled.cost_analysis()["flops"]
+    return before, tensors, work(compiled)
+
+
+def work(compiled):
+    """In convolutions where they are native, which XLA does not count; otherwise in its floating-point operations."""
+    return compiled.as_text().count('custom_call_target="podium_convolve') or compiled.cost_analysis()["flops"]
 
 
 def changed(before, after):
@@ -55,12 +60,12 @@ def changed(before, after):
 
 @pytest.mark.slow
 def test_frozen_layers_keep_every_bit_and_cost_no_backward_pass():
-    before, after, flops = trained(recipe())
+    before, after, whole = trained(recipe())
     assert changed(before, after) == set(before)
     _, some, fewer = trained(recipe("stage 2", classifier_rate=10.0))
     learning = {name for name in before if name[0] == "classifier" or name[:2] == ("stages", "2")}
     assert changed(before, some) == learning
-    assert fewer < 0.6 * flops
+    assert fewer < 0.6 * whole
     moved = {name: tensors[name] - before[name] for tensors in (after,) for name in learning}
     np.testing.assert_allclose(
         some["classifier", "bias"] - before["classifier", "bias"], 10 * moved["classifier", "bias"], atol=0.02

@@ -4,13 +4,15 @@ from typing import Any
 
 from jax.sharding import Mesh
 
+from podium.models import native
 from podium.recipe.schema import Recipe
 
 _OPTIONS: dict[str, dict[str, Any]] = {
-    # Without these, XLA:CPU's weight-gradient convolutions are several times slower than oneDNN's (results/step).
+    # What native operations leave to XLA are mostly chains of elementwise ones, which it fuses better by itself. Where
+    # there are none, XLA:CPU's weight-gradient convolutions without the others are several times slower than oneDNN's.
     "cpu": {
         "xla_cpu_experimental_ynn_fusion_type": ",".join(
-            f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "ELTWISE", "REDUCE")
+            f"LIBRARY_FUSION_TYPE_{kind}" for kind in (("DOT", "ELTWISE", "REDUCE") if native.missing else ("DOT",))
         )
     },
     # Gradients are summed while the backward pass still computes. On Hopper and Blackwell XLA does so by itself, on an
