@@ -7,14 +7,10 @@ from jax.sharding import Mesh
 from podium.models import native
 from podium.recipe.schema import Recipe
 
+_CPU_LIBRARY = "xla_cpu_experimental_ynn_fusion_type"
 _OPTIONS: dict[str, dict[str, Any]] = {
-    # What native operations leave to XLA are mostly chains of elementwise ones, which it fuses better by itself. Where
-    # there are none, XLA:CPU's weight-gradient convolutions without the others are several times slower than oneDNN's.
-    "cpu": {
-        "xla_cpu_experimental_ynn_fusion_type": ",".join(
-            f"LIBRARY_FUSION_TYPE_{kind}" for kind in (("DOT", "ELTWISE", "REDUCE") if native.missing else ("DOT",))
-        )
-    },
+    # Without these, XLA:CPU's weight-gradient convolutions are several times slower than oneDNN's (results/step).
+    "cpu": {_CPU_LIBRARY: ",".join(f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "ELTWISE", "REDUCE"))},
     # Gradients are summed while the backward pass still computes. On Hopper and Blackwell XLA does so by itself, on an
     # A100 only when told. Left alone: the threshold above which sums are combined (one sum of everything has nothing
     # to lie under), and CUDA graphs, which XLA makes by itself.
@@ -22,11 +18,16 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     # What was tried for TPUs is in docs/plan.md; none of it helps.
     "tpu": {},
 }
+# What native operations leave to XLA are mostly chains of elementwise ones, which it fuses better by itself.
+_BESIDE_NATIVE = {_CPU_LIBRARY: "LIBRARY_FUSION_TYPE_DOT"}
 # Sums of scattered values in a fixed order, and cuDNN's algorithms not chosen by timing them.
 _DETERMINISTIC: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_deterministic_ops": True}}
 
 
-def compiler_options(recipe: Recipe, mesh: Mesh) -> dict[str, Any]:
+def compiler_options(recipe: Recipe, mesh: Mesh, *, own_network: bool = False) -> dict[str, Any]:
+    """For a recipe's network; `own_network` is the caller's, whose convolutions XLA computes."""
     platform = mesh.devices.flat[0].platform
     options = _OPTIONS.get(platform, {})
+    if platform == "cpu" and not (native.missing or own_network or recipe.precision == "bf16"):
+        options = _BESIDE_NATIVE
     return options | (_DETERMINISTIC.get(platform, {}) if recipe.deterministic else {})

@@ -75,7 +75,7 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     portable = jax.shard_map(update.portable, mesh=mesh, in_specs=(specs,), out_specs=P())
     resumed = jax.shard_map(update.resumed, mesh=mesh, in_specs=P(), out_specs=specs)
     laid_out = jax.tree.map(partial(NamedSharding, mesh), specs)
-    on_every_chip = partial(_on_every_chip, mesh, compiler_options(recipe, mesh))
+    on_every_chip = partial(_on_every_chip, mesh, compiler_options(recipe, mesh, own_network=make_model is not None))
     return Step(
         init=jax.jit(lambda: resumed(training.start()), out_shardings=laid_out),
         portable=jax.jit(portable, out_shardings=everywhere),
