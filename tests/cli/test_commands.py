@@ -50,7 +50,7 @@ def test_train_eval_and_predict_speak_json(podium, small_data, tmp_path):
         (["train", "now"], "podium train was given 'now', which is none of its arguments"),
         (["eval", "{tmp}/empty", "--epochs", "3"], "podium eval has no option --epochs; podium eval --help lists them"),
         (["bench", "step", "--epochs", "3"], "podium bench step has no option --epochs"),
-        (["trian"], "there is no command 'trian' (did you mean train?); commands are train, launch, "),
+        (["trian"], "there is no command 'trian' (did you mean train?); commands are train, recipes, launch, "),
         (["verify-resume", "--kills", "0"], "--kills 0 must be at least 1"),
         (["train", "--recipe", "cifar10"], "recipe cifar10 needs images"),
         (

@@ -14,6 +14,7 @@ from podium.host.files import reporting
 from podium.host.names import printable
 from podium.preview import contact_sheet
 from podium.report.terminal import Terminal
+from podium.train import run_directory
 from podium.train.classify import Classified, classify, find_images
 from podium.train.evaluation_record import FOLDER, MISTAKES, record, write_record
 from podium.train.judge import Judge
@@ -72,6 +73,7 @@ def _draw_mistakes(file: Path, trained: Trained, judge: Judge, *, data: Path | N
 
 def predict(command: Predict) -> dict[str, Any]:
     start_jax()
+    run_directory.read(command.run)  # a mistyped run is told before a missing image
     files = find_images(command.images)
     trained = open_run(command.run, checkpoint=which_checkpoint(command.checkpoint))
     terminal = Terminal(quiet=True)
