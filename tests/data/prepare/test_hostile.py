@@ -152,3 +152,10 @@ def test_files_changed_at_random_end_in_rows_or_in_one_line(tmp_path, kind):
         except UserError as error:
             refused.add(str(error))
     assert not any("\n" in line for line in refused)
+
+
+@pytest.mark.parametrize("number", [3659, 4849])  # a width of integers that Arrow does not know is no ValueError
+def test_mutants_of_shards_that_once_ended_in_a_traceback(tmp_path, number):
+    changed = mutant("arrow", sound("arrow", tmp_path), random.Random(f"0/arrow/{number}"))
+    with pytest.raises(UserError, match=r"train\.arrow is damaged"):
+        read("arrow", changed, tmp_path / "mutant")

@@ -258,8 +258,8 @@ def _open_shard(path: Path, shard: Shard, schema: pa.Schema) -> list[pa.RecordBa
         if images != shard.images:
             raise ValueError(f"{images} images, the manifest says {shard.images}")
         return batches
-    except (ValueError, OSError) as error:  # pa.ArrowInvalid is a ValueError
-        raise damaged(path, error) from error
+    except (ValueError, OSError, pa.ArrowException) as error:  # not every error of Arrow is a ValueError
+        raise damaged(path, str(error).partition("\n")[0]) from error
 
 
 def _indexes(batch: pa.RecordBatch) -> pa.Array:
