@@ -83,7 +83,7 @@ def set_up(
     if is_cpu(mesh):
         keep()
         if native.missing:
-            note(f"XLA's convolutions serve, at half the speed: {native.missing}")
+            note(f"XLA's convolutions serve, which are slower: {native.missing}")
     if warning := unused_accelerator(devices[0].platform):
         note(warning)
     shapes = network_shapes(recipe, mesh, make_model)  # a network that cannot be built leaves no run behind
