@@ -80,6 +80,7 @@ def test_every_figure_of_a_machine_names_its_source():
         assert all(isinstance(source, str) and source for source in sources.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["machines", "hlo", "operations", "peer"])
 def test_what_is_pure_needs_no_jax(module):
     code = f"import sys, podium.plan.{module}; sys.exit('jax' in sys.modules)"
