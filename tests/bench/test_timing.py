@@ -28,7 +28,7 @@ def test_ratios_compare_neighbours_in_time():
 
 
 @pytest.mark.parametrize("rounds", [0, -1])
-@pytest.mark.parametrize("run", [lambda n: step.run(("cifar",), n), lambda n: update.run("1x2", n)])
+@pytest.mark.parametrize("run", [lambda n: step.run(("cifar",), step.Settings(n)), lambda n: update.run("1x2", n)])
 def test_no_round_is_refused_before_anything_is_built(run, rounds, monkeypatch):
     monkeypatch.setattr(timing, "alternate", lambda *_: pytest.fail("measured"))
     with pytest.raises(UserError, match=f"rounds={rounds}; .*--rounds"):

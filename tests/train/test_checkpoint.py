@@ -20,7 +20,7 @@ from tests.support.small_runs import At, small_recipe
 
 from podium.errors import UserError
 from podium.step.state import State
-from podium.train import checkpoint
+from podium.train import checkpoint_files
 from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
 from podium.train.run import train_recipe
 
@@ -137,7 +137,7 @@ def test_a_disk_that_does_not_answer_costs_no_checkpoint(saved, tmp_path, monkey
     with Checkpoints(run) as checkpoints:
         kept = checkpoints.steps()
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "sha256", does_not_answer)
+            patch.setattr(checkpoint_files, "sha256", does_not_answer)
             with pytest.raises(UserError, match="could not be read: Input/output error; make it readable"):
                 checkpoints.first_step(None, lambda _: None)
         assert checkpoints.first_step(None, lambda _: None) == kept[-1]

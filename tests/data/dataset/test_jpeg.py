@@ -101,8 +101,8 @@ def test_a_jpeg_of_twelve_bits_is_re_encoded_with_eight(shape: tuple[int, ...]) 
 
 
 def test_a_jpeg_of_twelve_bits_is_left_out_with_advice_where_nothing_reads_it(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "imagecodecs", None)
     image = bytes(imagecodecs.jpeg8_encode(np.zeros((8, 8, 3), np.uint16), bitspersample=12))
+    monkeypatch.setitem(sys.modules, "imagecodecs", None)  # after it has loaded its codec, which it does when called
     with pytest.raises(BadImage, match=r"12 bits: make install EXTRAS=formats"):
         trainable_jpeg(image)
 
