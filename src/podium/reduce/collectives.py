@@ -73,7 +73,7 @@ class Xla:
     """What a sum travels and is added as; the result is float32."""
 
     def all_reduce(self, flat: jax.Array) -> jax.Array:
-        return lax.psum(varying(flat, self.axes).astype(self.wire), self.axes.all).astype(flat.dtype)
+        return lax.psum(rounded(varying(flat, self.axes), self.wire), self.axes.all).astype(flat.dtype)
 
     def reduce_scatter(self, buffer: jax.Array) -> jax.Array:
         total = padded(varying(buffer, self.axes), self.axes.devices).astype(self.wire)
@@ -92,7 +92,16 @@ class Xla:
         return [ring for ring in (self.axes.lane, self.axes.y, self.axes.x) if ring and lax.axis_size(ring) > 1]
 
     def sum_over_hosts(self, share: jax.Array) -> jax.Array:
-        return lax.psum(varying(share, self.axes).astype(self.wire), self.axes.hosts).astype(share.dtype)
+        return lax.psum(rounded(varying(share, self.axes), self.wire), self.axes.hosts).astype(share.dtype)
+
+
+def rounded(x: jax.Array, wire: jax.typing.DTypeLike) -> jax.Array:
+    """x as it travels. Where a platform adds bf16 in fp32, as XLA:CPU does, the compiler may leave out a conversion to
+    bf16 and back; it keeps a rounding that is asked for by name."""
+    if x.dtype == wire:
+        return x
+    format = jnp.finfo(wire)
+    return lax.reduce_precision(x, format.nexp, format.nmant).astype(wire)
 
 
 def own_shard(buffer: jax.Array, axes: TorusAxes) -> jax.Array:
