@@ -73,7 +73,7 @@ def run(code: str, *arguments: str) -> dict:
     return json.loads(output)
 
 
-def measured(folder: Path, images: int) -> dict:
+def measured(folder: Path, images: int, *, keep: bool) -> dict:
     source, out = folder / f"source-{images}", folder / f"prepared-{images}"
     began = time.perf_counter()
     make(source, images)
@@ -82,7 +82,8 @@ def measured(folder: Path, images: int) -> dict:
     result["images_per_cpu_second"] = round(images / result["cpu_seconds"])
     result |= run(_OPEN, str(out))
     shutil.rmtree(source)
-    shutil.rmtree(out)
+    if not keep:
+        shutil.rmtree(out)
     return result
 
 
@@ -90,8 +91,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--images", type=int, nargs="+", required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--keep", action="store_true", help="leave the prepared directories")
     given = parser.parse_args()
-    sizes = [measured(given.folder, images) for images in given.images]
+    sizes = [measured(given.folder, images, keep=given.keep) for images in given.images]
     print(json.dumps({"sizes": sizes, "machine": timing.machine("pyarrow", "numpy")}, indent=1))
 
 
