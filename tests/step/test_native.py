@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 from flax import nnx
+from tests.step.test_programs import BATCH, CLASSES, batches, small_recipe
 
 from podium.mesh import build_mesh
 from podium.models import build_norm, native
@@ -11,7 +12,6 @@ from podium.models.normalised import normalised
 from podium.models.pool import max_pool
 from podium.recipe.torus import Shape, lay_out
 from podium.step.programs import build_step
-from tests.step.test_programs import BATCH, CLASSES, batches, small_recipe
 
 
 def _network(recipe):
