@@ -12,7 +12,7 @@ def test_two_hosts_on_loopback_agree_on_every_sum() -> None:
     assert measured == reported
     (result,) = (m.to_json() for m in measured)
     assert (result["hosts"], result["links"], result["bytes"]) == (2, "shared", 4099)
-    assert set(result["seconds"]) == {"xla", "ring", "torus"}
+    assert set(result["seconds"]) == {"xla", "ring", "torus", "woven", "swing", "exchange"}
     assert result["auto"] in result["seconds"]
     assert result["bound_seconds"] is None
 

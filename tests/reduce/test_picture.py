@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from podium.reduce.picture import draw
-from podium.reduce.routes import ticks, torus_routes
+from podium.reduce.routes import torus_routes
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -14,5 +14,5 @@ def test_the_drawing_in_the_docs_is_of_this_code() -> None:
 
 @pytest.mark.parametrize(("rows", "cols"), [(1, 4), (2, 3), (4, 4)])
 def test_every_message_of_every_tick_is_drawn(rows: int, cols: int) -> None:
-    messages = sum(len(tick.to) for grid in torus_routes(rows, cols) for tick in ticks(grid))
+    messages = sum(len(tick.to) for route in torus_routes(rows, cols) for tick in route.ticks)
     assert draw(rows, cols).count("<line ") == messages

@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from podium.reduce import Reduction, TorusAxes, Xla, own_shard, reference, ring, torus
+from podium.reduce import (
+    Reduction,
+    TorusAxes,
+    Woven,
+    Xla,
+    around,
+    exchange,
+    own_shard,
+    reference,
+    ring,
+    swing,
+    torus,
+    woven,
+)
 
 # As in podium.mesh, the rings' axes are not next to each other in the mesh.
 AXIS_NAMES = ("tile_row", "tile_col", "row", "col", "lane")
@@ -48,6 +61,15 @@ REDUCTIONS: dict[str, Callable[[TorusAxes], Reduction]] = {
     "ring": ring,
     "torus": torus,
     "torus in 3 pieces": lambda axes: torus(axes, pieces=3),
+    "woven": woven,
+    "swing": swing,
+    "exchange": exchange,
+}
+# What is left of a torus, in the rectangle that the mesh makes of it.
+HOLES = {
+    "4x4 without 5": (Shape((1, 1, 1, 15, 1), TORUS, 997), Woven((4, 4), (5,))),
+    "3x3 without 0 and 4": (Shape((1, 1, 1, 7, 1), TORUS, 41), Woven((3, 3), (0, 4))),
+    "2x3 without 1, 3 lanes": (Shape((1, 1, 1, 5, 3), LANES, 128), Woven((2, 3), (1,))),
 }
 every_reduction = pytest.mark.parametrize("make", REDUCTIONS.values(), ids=REDUCTIONS)
 # Pieces multiply the program's length, and three shapes show all there is to them: one element, a square torus, lanes.
@@ -57,6 +79,10 @@ every_pair = pytest.mark.parametrize(
         pytest.param(REDUCTIONS[reduction], SHAPES[shape], id=f"{reduction}, {shape}")
         for reduction in REDUCTIONS
         for shape in (("2x3", "4x4 in tiles", "1x3, 4 lanes") if "pieces" in reduction else SHAPES)
+    ]
+    + [
+        pytest.param(lambda axes, holes=holes: around(axes, holes), shape, id=f"around, {name}")
+        for name, (shape, holes) in HOLES.items()
     ],
 )
 
@@ -120,15 +146,22 @@ def test_keeps_sharding(make) -> None:
     assert len(shards.addressable_shards) == shape.devices
 
 
-@pytest.mark.parametrize("make", [Xla, ring, torus], ids=["xla", "ring", "torus"])
-@pytest.mark.parametrize("name", ["3x5", "2x2, 4 lanes"])
+def _around(axes: TorusAxes, wire: jax.typing.DTypeLike) -> Reduction:
+    return around(axes, Woven((4, 4), (5,)), wire)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(make, name) for make in (Xla, ring, torus, woven, swing, exchange) for name in ("3x5", "2x2, 4 lanes")]
+    + [(_around, "4x4 without 5"), (exchange, "4x4 in tiles"), (swing, "4x4 in tiles")],
+)
 def test_bf16_on_the_wire_rounds_once_per_hop_and_alike_on_every_device(make, name: str) -> None:
-    shape = SHAPES[name]
+    shape = SHAPES[name] if name in SHAPES else HOLES[name][0]
     blocks = np.random.default_rng(3).normal(size=(shape.devices, shape.size)).astype(np.float32)
     total, shards, *_ = compiled(make(shape.axes, wire=jnp.bfloat16), shape)(blocks)
     rows, cols, lanes = shape.mesh[0] * shape.mesh[2], shape.mesh[1] * shape.mesh[3], shape.mesh[4]
     # XLA's order is its own, and it rounds what comes in too: at most once per device.
-    hops = rows + cols - 2 if make is torus else rows * cols - 1 if make is ring else shape.devices
+    hops = shape.devices if make is Xla else rows + cols - 2 if make is torus else rows * cols - 1
     # bf16 keeps 8 bits, so a rounding is off by at most 2^-8 of the value.
     bound = (hops + 1) * 2.0**-8 * np.abs(blocks).sum(0)
     error = np.abs(np.asarray(total) - blocks.sum(0, np.float64))

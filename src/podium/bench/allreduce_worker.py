@@ -15,12 +15,12 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from podium.host.malloc import keep
-from podium.reduce import Reduction, TorusAxes, Xla, ring, torus
-from podium.reduce.choose import Run, seconds_of
+from podium.reduce import REDUCTIONS, Reduction, TorusAxes
+from podium.reduce.choose import MEASURED, Run, seconds_of
 from podium.reduce.collectives import varying
 
 _AXES = TorusAxes(y=("row",), x=("col",), lane=("lane",))
-_REDUCTIONS: dict[str, Reduction] = {"xla": Xla(_AXES), "ring": ring(_AXES), "torus": torus(_AXES)}
+_REDUCTIONS: dict[str, Reduction] = {name: make(_AXES) for name, make in REDUCTIONS.items()}
 # Small sums run one after the other in one program and are timed together: to start a program on 16 hosts that share
 # two cores takes as long as a small sum.
 _TIMED_BYTES = 1 << 25
@@ -71,14 +71,15 @@ def _measure(mesh: Mesh, size_bytes: int, repeats: int) -> dict[str, Any]:
     times = max(1, min(16, _TIMED_BYTES // size_bytes))
     runs = [_sums(reduction, mesh, times) for reduction in _REDUCTIONS.values()]
     # The choice that `auto` would make, from its own short measurement.
-    chosen = int(np.argmin(np.median(seconds_of(runs, shares, repeats=3), 0)))
+    of_auto = [list(_REDUCTIONS).index(name) for name in MEASURED]
+    chosen = int(np.argmin(np.median(seconds_of([runs[k] for k in of_auto], shares, repeats=3), 0)))
     seconds = seconds_of(runs, shares, repeats) / times
     by_name = {name: seconds[:, k] for k, name in enumerate(_REDUCTIONS)}
     return {
         "bytes": size_bytes,
         "seconds": {name: round(float(np.median(s)), 6) for name, s in by_name.items()},
         "spread_seconds": {name: [round(float(s.min()), 6), round(float(s.max()), 6)] for name, s in by_name.items()},
-        "auto": list(_REDUCTIONS)[chosen],
+        "auto": MEASURED[chosen],
     }
 
 

@@ -12,12 +12,12 @@ from functools import partial
 import numpy as np
 
 from podium.plan.machines import Link
-from podium.reduce.routes import Grid, Routes, ring_routes, ticks, torus_routes
+from podium.reduce.routes import Route, Routes, ring_routes, torus_routes
 
 _FORWARD, _BACKWARD = 0, 1
 
 
-def one_colour_routes(rows: int, cols: int) -> tuple[Grid, ...]:
+def one_colour_routes(rows: int, cols: int) -> tuple[Route, ...]:
     """2-D without the second colour: X then Y, both directions."""
     return torus_routes(rows, cols)[:2]
 
@@ -59,9 +59,10 @@ def simulate(
     link: Link,
     wraps: tuple[bool, bool] = (True, True),
 ) -> Simulated:
-    """An all-reduce of `message_bytes` over rows × cols nodes; `wraps` says which axes (down, along) are rings."""
+    """An all-reduce of `message_bytes` over rows × cols nodes, by routes in which all nodes send alike; `wraps` says which
+    axes (down, along) are rings."""
     rows, cols = shape
-    routes = [ticks(grid) for grid in algorithm(rows, cols)]
+    routes = [route.ticks for route in algorithm(rows, cols)]
     row_seconds = message_bytes / len(routes) / (rows * cols) / link.bandwidth
     wires = _cached(partial(_wires, shape=shape, wraps=wraps))
     ready = [np.zeros(rows * cols) for _ in routes]  # when each node has what it sends next, by route
@@ -71,7 +72,8 @@ def simulate(
             # A permutation's argsort is its inverse: the all-gather goes back along every link.
             targets = [np.argsort(tick.to) if backwards else tick.to for tick in together]
             messages = [
-                _Messages(wires(to), to, tick.rows * row_seconds) for to, tick in zip(targets, together, strict=True)
+                _Messages(wires(to), to, float(tick.rows.max()) * row_seconds)
+                for to, tick in zip(targets, together, strict=True)
             ]
             _play(messages, ready, busy, hop_seconds=link.hop_seconds)
     # No schedule ends before its busiest link does, however its messages of different ticks meet there.

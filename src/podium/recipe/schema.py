@@ -151,9 +151,9 @@ class Recipe:
         "Number format of convolutions. auto: bf16, but fp32 on a CPU.",
     ] = "auto"
     reduce: Annotated[
-        Literal["auto", "xla", "ring", "torus"],
-        "How gradients are summed over the chips. auto: xla; between the processes of CPUs, whichever a short "
-        "measurement finds fastest.",
+        Literal["auto", "xla", "ring", "torus", "woven", "swing", "exchange"],
+        "How gradients are summed over the chips. auto: xla; between the processes of CPUs, whichever of xla, "
+        "ring and torus a short measurement finds fastest.",
     ] = "auto"
     gradient_sum: Annotated[
         Literal["fp32", "bf16"],

@@ -4,8 +4,9 @@ packing of gradient trees into flat buckets or rows; and the measurement that ch
 from podium.reduce.buckets import Buckets, plan_buckets
 from podium.reduce.choose import REDUCTIONS, fastest
 from podium.reduce.collectives import Reduction, TorusAxes, Xla, own_number, own_shard, shard_size
-from podium.reduce.routed import ring, torus
+from podium.reduce.routed import around, exchange, ring, swing, torus, woven
 from podium.reduce.rows import Rows
+from podium.reduce.woven import Woven
 
 __all__ = [
     "REDUCTIONS",
@@ -13,12 +14,17 @@ __all__ = [
     "Reduction",
     "Rows",
     "TorusAxes",
+    "Woven",
     "Xla",
+    "around",
+    "exchange",
     "fastest",
     "own_number",
     "own_shard",
     "plan_buckets",
     "ring",
     "shard_size",
+    "swing",
     "torus",
+    "woven",
 ]

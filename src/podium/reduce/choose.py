@@ -14,16 +14,25 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from podium.mesh import is_cpu
 from podium.reduce.collectives import Reduction, TorusAxes, Xla
-from podium.reduce.routed import ring, torus
+from podium.reduce.routed import exchange, ring, swing, torus, woven
 
 Run = Callable[[jax.Array], jax.Array]
 
 
-REDUCTIONS: dict[str, Callable[..., Reduction]] = {"xla": Xla, "ring": ring, "torus": torus}
+REDUCTIONS: dict[str, Callable[..., Reduction]] = {
+    "xla": Xla,
+    "ring": ring,
+    "torus": torus,
+    "woven": woven,
+    "swing": swing,
+    "exchange": exchange,
+}
 """What a recipe's `reduce` may name; each is made of axes and, where sums are to travel as bf16, a `wire`."""
+MEASURED = ("xla", "ring", "torus")
+"""Those among which `auto` chooses. The others are there by name: each would add its compilation to every start."""
 
 
-def fastest(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh, *, names: Sequence[str] = tuple(REDUCTIONS)) -> str:
+def fastest(axes: TorusAxes, sizes: Sequence[int], mesh: Mesh, *, names: Sequence[str] = MEASURED) -> str:
     """The name of the reduction that takes the least time for one all-reduce of each size (in float32 elements)."""
     if not over_sockets(mesh):
         return "xla"

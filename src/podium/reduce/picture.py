@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 
-from podium.reduce.routes import Grid, Tick, ticks, torus_routes
+from podium.reduce.routes import Route, Tick, torus_routes
 
 _NODE_PIXELS = 96  # from node to node
 _MARGIN_PIXELS = 74
@@ -17,8 +17,8 @@ _NAMES = ("colour 1, forward: X then Y", "colour 1, backward", "colour 2, forwar
 
 def draw(rows: int, cols: int) -> str:
     """The schedule of a rows × cols torus, as the text of an SVG file."""
-    grids = torus_routes(rows, cols)
-    schedule = list(zip(*map(ticks, grids), strict=True))
+    routes = torus_routes(rows, cols)
+    schedule = list(zip(*(route.ticks for route in routes), strict=True))
     width, height = (cols - 1) * _NODE_PIXELS + 2 * _MARGIN_PIXELS, (rows - 1) * _NODE_PIXELS + 2 * _MARGIN_PIXELS
     columns = min(2, len(schedule))
     lines = -(-len(schedule) // columns)
@@ -27,8 +27,8 @@ def draw(rows: int, cols: int) -> str:
         x, y = number % columns * width, 34 + number // columns * height
         title = f'<text x="{width / 2:g}" y="16" class="title">tick {number + 1}</text>'
         arrows = [
-            _arrows(route, grid, tick, cols=cols)
-            for route, (grid, tick) in enumerate(zip(grids, together, strict=True))
+            _arrows(number, route, tick, cols=cols)
+            for number, (route, tick) in enumerate(zip(routes, together, strict=True))
         ]
         parts.append(f'<g transform="translate({x},{y})">{title}{"".join(arrows)}{_nodes(rows, cols)}</g>')
     return _document(columns * width, 34 + lines * height, parts)
@@ -70,14 +70,14 @@ def _nodes(rows: int, cols: int) -> str:
     )
 
 
-def _arrows(route: int, grid: Grid, tick: Tick, *, cols: int) -> str:
-    owners = grid.reshape(-1)
+def _arrows(number: int, route: Route, tick: Tick, *, cols: int) -> str:
+    owners = np.argsort(route.own)
     drawn = []
     for node, target in enumerate(tick.to.tolist()):
         chunks = " ".join(
-            str(owner) for owner in sorted(owners[tick.start[node] : tick.start[node] + tick.rows].tolist())
+            str(owner) for owner in sorted(owners[tick.start[node] : tick.start[node] + tick.rows[node]].tolist())
         )
-        drawn.append(_arrow(route, _place(node, cols), _place(target, cols), chunks=chunks))
+        drawn.append(_arrow(number, _place(node, cols), _place(target, cols), chunks=chunks))
     return "".join(drawn)
 
 

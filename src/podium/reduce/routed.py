@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from podium.reduce.collectives import TorusAxes, padded, permute, varying
+from podium.reduce.collectives import TorusAxes, padded, permute, rounded, varying
 from podium.reduce.declare_replicated import declare_replicated
 from podium.reduce.routes import Routes, Slot, ring_routes, slots, torus_routes
+from podium.reduce.swing import is_swinging, swing_routes
+from podium.reduce.woven import Woven, woven_routes
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Routed:
             for k, step in enumerate(steps):
                 held[k], message = held[k].take(_Window(step.send, step.rows), device)
                 got = permute(message.astype(self.wire), self.axes, step.pairs).astype(share.dtype)
-                held[k] = held[k].add(_Window(step.receive, step.rows), got, device)
+                held[k] = held[k].add(_Window(step.receive, step.received), got, device)
         return [part.take(_own(slot), device)[1][0] for part, (slot, _) in zip(held, chains, strict=True)]
 
     def _gather(self, owned: list[jax.Array]) -> jax.Array:
@@ -99,10 +101,31 @@ class Routed:
             held.append(_Held(empty).put(_own(slot), row[None], device))
         for steps in zip(*(slot.steps[::-1] for slot, _ in chains), strict=True):
             for k, step in enumerate(steps):
-                message = held[k].read(_Window(step.receive, step.rows), device)
+                message = held[k].read(_Window(step.receive, step.received), device)
                 got = permute(message, self.axes, _reverse(step.pairs))
                 held[k] = held[k].put(_Window(step.send, step.rows), got, device)
         return jnp.concatenate([part.table for part in held], axis=1).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Exchanged(Routed):
+    """Like `Routed`, but to sum is to exchange: at each tick both nodes of a pair send all they have. Fewer ticks and
+    more bytes, for small sums. Scatters and gathers go along the routes."""
+
+    def _sum_over_hosts(self, share: jax.Array) -> jax.Array:
+        """Both ends of a pair add the same two numbers, each rounded for the wire, so both have the same sum."""
+        rows, cols, _ = self.axes.sizes()
+        if not is_swinging(rows, cols):
+            return super()._sum_over_hosts(share)
+        table = share.reshape(rows * cols, -1)
+        sums = []
+        for slot, columns in self._chains(share.size):
+            total = table[:, columns]
+            for step in slot.steps:
+                message = rounded(total, self.wire)
+                total = message.astype(share.dtype) + permute(message, self.axes, step.pairs).astype(share.dtype)
+            sums.append(total)
+        return jnp.concatenate(sums, axis=1).reshape(-1)
 
 
 def ring(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Routed:
@@ -113,6 +136,26 @@ def ring(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int 
 def torus(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Routed:
     """The paper's: two colours, two phases, both directions."""
     return Routed(axes, torus_routes, wire, pieces)
+
+
+def woven(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Routed:
+    """Single rows over all links, on a torus of any shape."""
+    return Routed(axes, woven_routes, wire, pieces)
+
+
+def around(axes: TorusAxes, holes: Woven, wire: jax.typing.DTypeLike = jnp.float32) -> Routed:
+    """Woven routes over the living hosts of a torus; `axes` has just these, in any rectangle."""
+    return Routed(axes, holes, wire)
+
+
+def swing(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32, pieces: int = 1) -> Routed:
+    """Swing, for middle sizes: few ticks, some over several links."""
+    return Routed(axes, swing_routes, wire, pieces)
+
+
+def exchange(axes: TorusAxes, wire: jax.typing.DTypeLike = jnp.float32) -> Routed:
+    """Swing's pairs exchanging all they have, for small sums."""
+    return Exchanged(axes, swing_routes, wire)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Who sends which rows to whom at each tick: the reductions written down as NumPy tables, with no device in sight. A
-*route* numbers the nodes of a torus as a grid P×Q; a node sums along the first axis of its route, then along the
-second, always towards the next higher position. A ring, the two colours of the paper and both directions of each are
-nothing but different grids. `routed` runs these tables, `picture` draws them; played backwards they are the
-all-gather."""
+*route* is a list of such ticks. Most number the nodes of a torus as a grid P×Q; a node sums along the first axis of
+its route, then along the second, always towards the next higher position. A ring, the two colours of the paper and
+both directions of each are nothing but different grids. `swing` and `woven` have routes of other kinds. `routed` runs
+these tables, `picture` draws them; played backwards they are the all-gather."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,21 +11,51 @@ from math import gcd
 
 import numpy as np
 
-Grid = np.ndarray  # int [P, Q]: node numbers, row-major in the torus: node = row * cols + col
-Routes = Callable[[int, int], tuple[Grid, ...]]  # (rows, cols) -> the grids that share the data equally
+Grid = np.ndarray  # int [P, Q, …]: node numbers, row-major in the torus: node = row * cols + col
 
 
-def torus_routes(rows: int, cols: int) -> tuple[Grid, ...]:
-    """Two colours (X then Y, Y then X), each in both directions: four routes that leave a node by four different
-    links."""
-    y_first = np.arange(rows * cols).reshape(rows, cols)
-    x_first = y_first.T
-    return x_first, x_first[::-1, ::-1], y_first, y_first[::-1, ::-1]
+@dataclass(frozen=True)
+class Tick:
+    """One tick of one route: node k sends `rows[k]` rows, from row `start[k]`, to node `to[k]`, which adds them to its
+    own. A node that sends nothing has no target (−1) and no rows.
+
+    A row is the data of one owner; each route has its own order of rows."""
+
+    to: np.ndarray  # int [nodes]
+    start: np.ndarray  # int [nodes]
+    rows: np.ndarray  # int [nodes]
 
 
-def ring_routes(rows: int, cols: int) -> tuple[Grid, ...]:
+@dataclass(frozen=True)
+class Route:
+    """A reduce-scatter, tick by tick. At its end node k holds the whole sum of row `own[k]`."""
+
+    ticks: tuple[Tick, ...]
+    own: np.ndarray  # int [nodes]
+
+
+Routes = Callable[[int, int], tuple[Route, ...]]  # (rows, cols) -> the routes that share the data equally
+
+
+def torus_routes(*shape: int) -> tuple[Route, ...]:
+    """One colour per axis, the first of which it sums along first (in 2-D: X then Y, Y then X), each in both
+    directions: routes that leave a node by as many different links."""
+    return tuple(map(along, colour_grids(*shape)))
+
+
+def ring_routes(*shape: int) -> tuple[Route, ...]:
     """One ring through all nodes in one direction, each hop one link of the torus."""
-    return (hamiltonian_cycle(rows, cols)[:, None],)
+    rows, cols = shape
+    return (along(hamiltonian_cycle(rows, cols)[:, None]),)
+
+
+def colour_grids(*shape: int) -> tuple[Grid, ...]:
+    nodes = np.arange(np.prod(shape)).reshape(shape)
+    axes = range(len(shape))
+    # Backwards, so that the first colour of a 2-D torus is the one along X.
+    colours = [nodes.transpose([(first + k) % len(shape) for k in axes]) for first in reversed(axes)]
+    backwards = (slice(None, None, -1),) * len(shape)
+    return tuple(grid for colour in colours for grid in (colour, colour[backwards]))
 
 
 def hamiltonian_cycle(rows: int, cols: int) -> np.ndarray:
@@ -49,42 +79,33 @@ def hamiltonian_cycle(rows: int, cols: int) -> np.ndarray:
     return np.array(path)
 
 
-@dataclass(frozen=True)
-class Tick:
-    """One tick of one route: node k sends `rows` rows, from row `start[k]`, to node `to[k]`, which adds them to its
-    own.
-
-    A row is the data of one owner; the rows of a route stand in the order of its grid."""
-
-    to: np.ndarray  # int [nodes]
-    start: np.ndarray  # int [nodes]
-    rows: int
-
-
-def ticks(grid: Grid) -> list[Tick]:
-    """The reduce-scatter of one route. At its end node grid[p, q] holds the whole sum of row p * Q + q."""
-    length, width = grid.shape
-    p, q = np.indices(grid.shape)
-
-    def tick(to: np.ndarray, start: np.ndarray, rows: int) -> Tick:
-        by_node = np.argsort(grid, axis=None)
-        return Tick(to.reshape(-1)[by_node], start.reshape(-1)[by_node], rows)
-
-    first = [tick(np.roll(grid, -1, 0), (p - 1 - t) % length * width, width) for t in range(length - 1)]
-    second = [tick(np.roll(grid, -1, 1), p * width + (q - 1 - t) % width, 1) for t in range(width - 1)]
-    return first + second
+def along(grid: Grid) -> Route:
+    """Sums along the first axis of a grid, then along the second, and so on, each a ring reduce-scatter. The rows
+    stand in the order of the grid: node grid[p, q] ends with row p * Q + q."""
+    place = np.indices(grid.shape).reshape(grid.ndim, -1)
+    own = np.argsort(grid, axis=None)  # by node, as all that follows
+    ticks, rows = [], grid.size
+    for axis, length in enumerate(grid.shape):
+        before, rows = np.arange(grid.size) // rows * rows, rows // length  # where this node's part begins; its rows
+        to = np.roll(grid, -1, axis).reshape(-1)
+        for t in range(length - 1):
+            start = before + (place[axis] - 1 - t) % length * rows
+            ticks.append(Tick(to[own], start[own], np.full(grid.size, rows)))
+    return Route(tuple(ticks), own)
 
 
 @dataclass(frozen=True)
 class Step:
     """One tick of all devices, each lane on its own route: a single permutation that keeps all links of a host busy.
 
-    Device d = lane * nodes + node sends `rows[d]` rows from `send[d]`; what it receives belongs at `receive[d]`."""
+    Device d = lane * nodes + node sends `rows[d]` rows from `send[d]`; what it receives, `received[d]` rows, belongs
+    at `receive[d]`."""
 
     pairs: tuple[tuple[int, int], ...]  # (source device, destination device)
     send: np.ndarray  # int [devices]
-    receive: np.ndarray  # int [devices]
     rows: np.ndarray  # int [devices]
+    receive: np.ndarray  # int [devices]
+    received: np.ndarray  # int [devices]
 
 
 @dataclass(frozen=True)
@@ -101,24 +122,25 @@ class Slot:
 def slots(routes: Routes, rows: int, cols: int, *, lanes: int) -> tuple[Slot, ...]:
     """The chains that run side by side: with as many lanes as routes there is one, and each lane goes its own way; a
     single lane needs one chain per route."""
-    grids = routes(rows, cols)
-    chains = len(grids) // gcd(len(grids), lanes)
-    return tuple(_slot([grids[(lane * chains + k) % len(grids)] for lane in range(lanes)]) for k in range(chains))
+    found = routes(rows, cols)
+    chains = len(found) // gcd(len(found), lanes)
+    return tuple(_slot([found[(lane * chains + k) % len(found)] for lane in range(lanes)]) for k in range(chains))
 
 
-def _slot(grid_of_lane: list[Grid]) -> Slot:
-    nodes = grid_of_lane[0].size
-    steps = tuple(_step(list(together)) for together in zip(*map(ticks, grid_of_lane), strict=True))
-    own = np.concatenate([np.argsort(grid, axis=None) for grid in grid_of_lane])
+def _slot(route_of_lane: list[Route]) -> Slot:
+    nodes = route_of_lane[0].own.size
+    steps = tuple(_step(list(together)) for together in zip(*(r.ticks for r in route_of_lane), strict=True))
+    own = np.concatenate([route.own for route in route_of_lane])
     home = tuple((d, d // nodes * nodes + int(row)) for d, row in enumerate(own))
     return Slot(steps, own, home)
 
 
 def _step(tick_of_lane: list[Tick]) -> Step:
     nodes = tick_of_lane[0].to.size
-    to = np.concatenate([lane * nodes + tick.to for lane, tick in enumerate(tick_of_lane)])
+    to = np.concatenate([np.where(tick.to < 0, -1, lane * nodes + tick.to) for lane, tick in enumerate(tick_of_lane)])
     send = np.concatenate([tick.start for tick in tick_of_lane])
-    receive = np.empty_like(send)
-    receive[to] = send
-    rows = np.repeat([tick.rows for tick in tick_of_lane], nodes)
-    return Step(tuple((d, int(t)) for d, t in enumerate(to)), send, receive, rows)
+    rows = np.concatenate([tick.rows for tick in tick_of_lane])
+    sends = np.flatnonzero(to >= 0)
+    receive, received = np.zeros_like(send), np.zeros_like(rows)
+    receive[to[sends]], received[to[sends]] = send[sends], rows[sends]
+    return Step(tuple((int(d), int(to[d])) for d in sends), send, rows, receive, received)
