@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from podium.reduce.routes import Route, hamiltonian_cycle, ring_routes, slots, torus_routes
 from podium.reduce.swing import is_swinging, peers, swing_routes
 from podium.reduce.woven import Woven, living_nodes, weave, woven_routes
+from podium.reduce.woven import neighbours as joining
 
 ROUTES = [
     pytest.param(ring_routes, id="ring"),
@@ -109,8 +110,9 @@ def test_woven_routes_go_around_the_dead(shape: tuple[int, int], dead: tuple[int
     assert living.size == shape[0] * shape[1] - len(dead)
     for route in holes(1, living.size):
         assert all(neighbours(int(living[a]), int(living[b]), *shape) for a, b in check(route))
-    # Beside a hole a node has three links for what goes over four elsewhere.
-    assert len(weave(holes)[0].ticks) <= 1.5 * (living.size - 1)
+    # A node beside holes has fewer links for what goes over four elsewhere; it sets the pace.
+    fewest = int((joining(holes) >= 0).sum(0).min())
+    assert len(weave(holes)[0].ticks) <= 1.1 * 4 * (living.size - 1) / fewest
 
 
 def test_a_cut_link_carries_nothing() -> None:

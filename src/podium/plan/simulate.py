@@ -59,8 +59,8 @@ def simulate(
     link: Link,
     wraps: tuple[bool, bool] = (True, True),
 ) -> Simulated:
-    """An all-reduce of `message_bytes` over rows × cols nodes, by routes in which all nodes send alike; `wraps` says which
-    axes (down, along) are rings."""
+    """An all-reduce of `message_bytes` over rows × cols nodes, by routes in which all send alike; `wraps` says
+    which axes (down, along) are rings."""
     rows, cols = shape
     routes = [route.ticks for route in algorithm(rows, cols)]
     row_seconds = message_bytes / len(routes) / (rows * cols) / link.bandwidth
