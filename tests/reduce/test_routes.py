@@ -52,9 +52,9 @@ def check(route: Route) -> set[tuple[int, int]]:
     for node, row in enumerate(route.own):
         assert sorted(holds[node][row]) == list(range(nodes))
     for tick in reversed(route.ticks):
-        span = {n: set(range(tick.start[n], tick.start[n] + tick.rows[n])) for n in range(nodes) if tick.to[n] >= 0}
-        assert all(rows <= knows[tick.to[node]] for node, rows in span.items()), "sent back before it was there"
-        for node, rows in span.items():
+        back = {n: set(range(tick.start[n], tick.start[n] + tick.rows[n])) for n in range(nodes) if tick.to[n] >= 0}
+        assert all(rows <= knows[tick.to[node]] for node, rows in back.items()), "sent back before it was there"
+        for node, rows in back.items():
             knows[node] |= rows
     assert all(known == set(range(nodes)) for known in knows)
     return joined
