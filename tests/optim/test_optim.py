@@ -49,7 +49,7 @@ def test_a_trajectory_agrees_with_numpy(name):
         }
         params, momenta = ({k: v[i] for k, v in theirs.items()} for i in (0, 1))
         given = {k: jnp.asarray(v, jnp.float32) for k, v in gradients.items()}
-        new = optim.update(rule, ours, given, slots=slots, rate=jnp.float32(rate), weight_norms=norms)
+        new = optim.update(rule, ours, given, slots=slots, rate=jnp.float32(rate), weight_norms=norms, step=0)
         ours, slots, norms = new.weights, new.slots, new.weight_norms
     for key in params:
         np.testing.assert_allclose(ours[key], params[key], rtol=2e-5, atol=1e-6)
@@ -75,7 +75,7 @@ def test_two_lars_steps_worked_by_hand(name, weights):
     slots = optim.zero_slots(rule, w)
     norms: jax.Array | None = optim.norms(w)
     for _ in range(2):
-        new = optim.update(rule, w, g, slots=slots, rate=jnp.float32(0.1), weight_norms=norms)
+        new = optim.update(rule, w, g, slots=slots, rate=jnp.float32(0.1), weight_norms=norms, step=0)
         w, slots, norms = new.weights, new.slots, new.weight_norms
     np.testing.assert_allclose(w[0][0], weights, atol=2e-6)
     # Of the second step: the trust ratio worked out above, and the weights that it ends with.
@@ -91,7 +91,7 @@ def test_batch_norm_and_biases_are_neither_decayed_nor_scaled():
         rule, w = optim.build_rule(settings), [jnp.full(3, 2.0)]
         new = optim.update(
             rule, w, [jnp.zeros(3)],
-            slots=optim.zero_slots(rule, w), rate=jnp.float32(1.0), weight_norms=optim.norms(w),
+            slots=optim.zero_slots(rule, w), rate=jnp.float32(1.0), weight_norms=optim.norms(w), step=0,
         )  # fmt: skip
         np.testing.assert_array_equal(new.weights[0], 2.0)
 
@@ -100,7 +100,9 @@ def test_trust_ratios_are_told_of_kernels_alone():
     rule = optim.build_rule(RULES["lars-tf"])
     w = [jnp.full((2, 2), 2.0), jnp.full((1, 4), 4.0), jnp.full(4, 1e3)]
     g = [jnp.full((2, 2), 1.0), jnp.full((1, 4), 1.0), jnp.full(4, 1.0)]
-    new = optim.update(rule, w, g, slots=optim.zero_slots(rule, w), rate=jnp.float32(0.1), weight_norms=optim.norms(w))
+    new = optim.update(
+        rule, w, g, slots=optim.zero_slots(rule, w), rate=jnp.float32(0.1), weight_norms=optim.norms(w), step=0
+    )
     # trust = 0.1·‖w‖/(‖g‖ + 0.01·‖w‖): 0.4/2.04 and 0.8/2.08; the bias would have 200/22.
     assert float(new.metrics["trust_ratio_min"]) == pytest.approx(0.4 / 2.04, rel=1e-5)
     assert float(new.metrics["trust_ratio_max"]) == pytest.approx(0.8 / 2.08, rel=1e-5)

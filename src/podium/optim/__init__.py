@@ -1,23 +1,36 @@
 """Optimizers and learning-rate schedules of a recipe."""
 
+import dataclasses
+
 import optax
 
+from podium.optim.adam import AdamWRule, LambRule, Moments
+from podium.optim.muon import MuonRule
+from podium.optim.own import OwnOptimizer, OwnRule, own_rule
 from podium.optim.rules import LarsRule, Rule, SgdRule, Slots, is_adapted
-from podium.optim.updating import Updated, norm_metrics, norms, update, zero_slots
-from podium.recipe.optimization import Cosine, Lars, Optimizer, Polynomial, Sgd, Steps
+from podium.optim.updating import Updated, clip_factor, norm_metrics, norms, update, zero_slots
+from podium.recipe.optimization import AdamW, Cosine, Lamb, Lars, Muon, Optimizer, Polynomial, Sgd, Steps
 from podium.recipe.schema import Recipe
 
 __all__ = [
+    "AdamWRule",
+    "LambRule",
     "LarsRule",
+    "Moments",
+    "MuonRule",
+    "OwnOptimizer",
+    "OwnRule",
     "Rule",
     "SgdRule",
     "Slots",
     "Updated",
     "build_rule",
     "build_schedule",
+    "clip_factor",
     "is_adapted",
     "norm_metrics",
     "norms",
+    "own_rule",
     "update",
     "zero_slots",
 ]
@@ -26,10 +39,19 @@ __all__ = [
 def build_rule(optimizer: Optimizer) -> Rule:
     match optimizer:
         case Sgd():
-            return SgdRule(optimizer.momentum, optimizer.weight_decay, optimizer.nesterov)
+            return SgdRule(optimizer.momentum, optimizer.weight_decay, optimizer.nesterov, optimizer.clip_norm)
         case Lars():
             scaled = optimizer.variant == "scaled_momentum"
-            return LarsRule(optimizer.momentum, optimizer.weight_decay, optimizer.trust, scaled)
+            return LarsRule(
+                optimizer.momentum, optimizer.weight_decay, optimizer.trust, scaled, clip_norm=optimizer.clip_norm
+            )
+        case AdamW(beta1=beta1, beta2=beta2, epsilon=epsilon):
+            return AdamWRule(Moments(beta1, beta2, epsilon), optimizer.weight_decay, optimizer.clip_norm)
+        case Lamb(beta1=beta1, beta2=beta2, epsilon=epsilon):
+            return LambRule(Moments(beta1, beta2, epsilon), optimizer.weight_decay, optimizer.clip_norm)
+        case Muon():
+            fields = dataclasses.asdict(optimizer)
+            return MuonRule(**{name: fields[name] for name in MuonRule.__dataclass_fields__})
 
 
 def build_schedule(recipe: Recipe) -> optax.Schedule:

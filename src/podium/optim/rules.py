@@ -19,10 +19,23 @@ Slots = dict[str, Any]
 
 class Rule(Protocol):
     needs_norms: bool
+    prepares: bool
+    """Whether it replaces the gradient (`prepared`) before norms are taken."""
+    needs_whole: bool
+    """Whether it takes whole tensors alone, so that their update cannot be sharded."""
 
     @property
     def slots(self) -> tuple[str, ...]:
         """The names of what it remembers of each weight; all begin at zero."""
+
+    @property
+    def clip_norm(self) -> float:
+        """The longest gradient, over all tensors; 0 for no limit."""
+
+    def prepared(
+        self, weight: jax.Array, gradient: jax.Array, slots: Slots, *, step: jax.Array, adapted: jax.Array | bool
+    ) -> tuple[jax.Array, Slots]:
+        """What takes the gradient's place, and the new slots; `step` counts from 0."""
 
     def __call__(
         self,
@@ -47,14 +60,18 @@ class SgdRule:
     momentum: float
     weight_decay: float
     nesterov: bool
+    clip_norm: float = 0.0
     slots = ("momentum",)
-    needs_norms = False
+    needs_norms = prepares = needs_whole = False
 
     def __call__(self, weight, gradient, slots, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
         gradient = gradient + jnp.where(adapted, self.weight_decay, 0.0) * weight
         momentum = self.momentum * slots["momentum"] + gradient
         direction = gradient + self.momentum * momentum if self.nesterov else momentum
         return weight - rate * direction, {"momentum": momentum}
+
+    def prepared(self, weight: Any, gradient: Any, slots: Slots, *, step: Any, adapted: Any) -> tuple[Any, Slots]:
+        return gradient, slots
 
     def metrics(self, weight_norms: Any, gradient_norms: jax.Array, adapted: jax.Array) -> dict[str, jax.Array]:
         return {}
@@ -75,8 +92,10 @@ class LarsRule:
     weight_decay: float
     trust: float
     scaled_momentum: bool
+    clip_norm: float = 0.0
     slots = ("momentum",)
     needs_norms = True
+    prepares = needs_whole = False
 
     def __call__(self, weight, gradient, slots, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
         trust = self.trust_ratio(weight_norm, gradient_norm, adapted)
@@ -92,13 +111,19 @@ class LarsRule:
         usable = (weight_norm > 0) & (gradient_norm > 0) & adapted
         return jnp.where(usable, self.trust * weight_norm / jnp.where(usable, denominator, 1.0), 1.0)
 
+    def prepared(self, weight: Any, gradient: Any, slots: Slots, *, step: Any, adapted: Any) -> tuple[Any, Slots]:
+        return gradient, slots
+
     def metrics(self, weight_norms: Any, gradient_norms: jax.Array, adapted: jax.Array) -> dict[str, jax.Array]:
         """The smallest and the largest trust ratio of the adapted tensors."""
-        ratios = self.trust_ratio(weight_norms, gradient_norms, adapted)
-        return {
-            "trust_ratio_min": jnp.where(adapted, ratios, jnp.inf).min(),
-            "trust_ratio_max": jnp.where(adapted, ratios, -jnp.inf).max(),
-        }
+        return extremes(self.trust_ratio(weight_norms, gradient_norms, adapted), adapted)
+
+
+def extremes(ratios: jax.Array, adapted: jax.Array) -> dict[str, jax.Array]:
+    return {
+        "trust_ratio_min": jnp.where(adapted, ratios, jnp.inf).min(),
+        "trust_ratio_max": jnp.where(adapted, ratios, -jnp.inf).max(),
+    }
 
 
 def is_adapted(parameter: Any) -> bool:

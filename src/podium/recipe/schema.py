@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from podium.errors import UserError
 from podium.recipe.bounds import above, also_called, at_least, at_most, below, check_bounds, rgb
-from podium.recipe.optimization import Optimizer, Schedule, Steps
+from podium.recipe.optimization import Muon, Optimizer, Schedule, Steps
 from podium.recipe.torus import lay_out, parse_torus, spans_that_fit
 
 
@@ -226,6 +226,11 @@ def _conflicts(r: Recipe) -> Iterator[str]:
                 f"schedule.at_epochs={[*r.schedule.at_epochs]} must ascend, from schedule.warmup_epochs={warmup:g} "
                 f"to below epochs={r.epochs:g}; set schedule.at_epochs too"
             )
+    if isinstance(r.optimizer, Muon) and r.weight_update in ("sharded", "flat"):
+        yield (
+            f"weight_update={r.weight_update!r} cuts the matrices that optimizer.name='muon' needs whole; "
+            f'use weight_update="replicated"'
+        )
     if r.batch_global % r.model.norm_span:
         yield (
             f"batch_global={r.batch_global} is not divisible by model.norm_span={r.model.norm_span}; "

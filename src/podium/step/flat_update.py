@@ -42,16 +42,36 @@ class Flat:
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         leaves = OwnLeaves(self._rows, 0)
         summed = [self._summed(buffer) for buffer in self._rows.pack(gradients)]
-        gradient_norms = jnp.sqrt(leaves.squares(*summed))
-        weights, slots = self._updated(state, summed, gradient_norms, rate=rate, leaves=leaves)
+        raw_norms = gradient_norms = jnp.sqrt(leaves.squares(*summed))
+        if (factor := optim.clip_factor(raw_norms, self.rule.clip_norm)) is not None:
+            summed, gradient_norms = [factor * buffer for buffer in summed], factor * raw_norms
+        slots = state.slots
+        if self.rule.prepares:
+            summed, slots = self._prepared(state, summed, leaves)
+            gradient_norms = jnp.sqrt(leaves.squares(*summed))
+        weights, slots = self._updated(replace(state, slots=slots), summed, gradient_norms, rate=rate, leaves=leaves)
         norms = jnp.sqrt(leaves.squares(*weights))
         new = replace(state, params=weights, slots=slots, weight_norms=norms if self.rule.needs_norms else None)
-        metrics = optim.norm_metrics(gradient_norms, norms)
+        metrics = optim.norm_metrics(raw_norms, norms)
         metrics |= self.rule.metrics(state.weight_norms, gradient_norms, leaves.adapted)
         return Updated(new, self.sums.small(others), metrics)
 
     def _summed(self, buffer: jax.Array) -> jax.Array:
         return self.sums.of_gradients.all_reduce(buffer.reshape(-1)).reshape(buffer.shape)
+
+    def _prepared(
+        self, state: State, gradients: list[jax.Array], leaves: OwnLeaves
+    ) -> tuple[list[jax.Array], optim.Slots]:
+        adapted = self._rows.split(leaves.of_rows(leaves.adapted))
+        ready = [
+            self.rule.prepared(
+                state.params[k], gradient, {name: buffers[k] for name, buffers in state.slots.items()},
+                step=state.step, adapted=adapted[k],
+            )
+            for k, gradient in enumerate(gradients)
+        ]  # fmt: skip
+        slots = {name: [new[name] for _, new in ready] for name in state.slots}
+        return [gradient for gradient, _ in ready], slots
 
     def _updated(
         self, state: State, gradients: list[jax.Array], norms: jax.Array, *, rate: jax.Array, leaves: OwnLeaves

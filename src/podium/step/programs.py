@@ -52,9 +52,16 @@ class Step:
     everywhere: NamedSharding
 
 
-def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> Step:
+def build_step(
+    recipe: Recipe,
+    mesh: Mesh,
+    make_model: ModelFactory | None = None,
+    *,
+    optimizer: optim.OwnOptimizer | None = None,
+) -> Step:
     """Programs for `recipe` on `mesh`. `make_model(rngs)` replaces the recipe's network: an NNX module from normalised
-    images to logits, best built with `podium.build_norm(recipe.model)` as its norm.
+    images to logits, best built with `podium.build_norm(recipe.model)` as its norm. `optimizer` replaces the recipe's:
+    any optax transformation, or a function that makes one from the recipe's learning rate.
 
     >>> from podium import Loader, build_step, load_recipe, recipe_mesh
     >>> recipe = load_recipe("demo", ["epochs=2", "torus=1x2", "data.image_size=16"]).for_data(3, 96, 22)
@@ -67,7 +74,7 @@ def build_step(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = Non
     (2, (1,))
     """
     network = build_network(recipe, mesh, make_model)
-    update = build_update(recipe, mesh, jax.eval_shape(network.initial))
+    update = build_update(recipe, mesh, jax.eval_shape(network.initial), own=optimizer)
     training = Training(recipe, network, optim.build_schedule(recipe), update)
     evaluation = Evaluation(network, update)
     everywhere, specs = replicated_sharding(mesh), update.specs

@@ -8,7 +8,7 @@ wires carry no more.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,9 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from podium import optim
+from podium.errors import UserError
 from podium.mesh import AXES, is_cpu, is_gpu
+from podium.recipe.optimization import Muon
 from podium.recipe.schema import Recipe
 from podium.reduce import REDUCTIONS, Rows, own_number, own_shard, plan_buckets
 from podium.step.flat_update import Flat
@@ -56,10 +58,20 @@ class WeightUpdate(Protocol):
         """What `portable` undoes. Takes new norms of the weights where the portable state has none."""
 
 
-def build_update(recipe: Recipe, mesh: Mesh, shapes: tuple[Any, Any]) -> WeightUpdate:
-    """The weight update of a recipe, for weights and statistics of these shapes. `reduce = auto` that was not measured
-    means the compiler's own sum."""
-    rule, wire = optim.build_rule(recipe.optimizer), _WIRES[recipe.gradient_sum]
+def build_update(
+    recipe: Recipe, mesh: Mesh, shapes: tuple[Any, Any], *, own: optim.OwnOptimizer | None = None
+) -> WeightUpdate:
+    """The weight update of a recipe, for weights and statistics of these shapes; `own` replaces its optimizer.
+    `reduce = auto` that was not measured means the compiler's own sum."""
+    rule = optim.build_rule(recipe.optimizer) if own is None else optim.own_rule(own, optim.build_schedule(recipe))
+    wire = _WIRES[recipe.gradient_sum]
+    if rule.needs_whole:
+        if recipe.weight_update in ("sharded", "flat"):
+            raise UserError(
+                f"weight_update={recipe.weight_update!r} cuts tensors, and this optimizer needs them whole; "
+                f"use --set weight_update=replicated"
+            )
+        recipe = replace(recipe, weight_update="replicated")
     factors = partial(rate_factors, recipe)
     make_reduction = REDUCTIONS["xla" if recipe.reduce == "auto" else recipe.reduce]
     sums = Sums(make_reduction(TORUS_AXES, wire=wire), make_reduction(TORUS_AXES), bucket_size_bytes(recipe))
@@ -85,6 +97,8 @@ def is_sharded(recipe: Recipe, chips: int, on_cpu: bool) -> bool:
 
     A sharded update saves cycles everywhere, but goes along one ring of the torus at a time, where the compiler's sum
     of 32x32 uses both. On a small pod the gain is 1 % of a step: ask for it with weight_update = "sharded"."""
+    if isinstance(recipe.optimizer, Muon):
+        return False
     if recipe.weight_update == "auto":
         return on_cpu and chips >= _SHARDED_FROM_CHIPS
     return chips > 1 and recipe.weight_update == "sharded"
@@ -129,8 +143,10 @@ class Replicated(_Trees):
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         gradients, others = self.total(gradients, others)
+        factors = self.factors(state.params)
+        rates = rate if factors is None else [rate if factor == 1.0 else factor * rate for factor in factors]
         new = optim.update(
-            self.rule, state.params, gradients, slots=state.slots, rate=rate, factors=self.factors(state.params),
+            self.rule, state.params, gradients, slots=state.slots, rate=rates, step=state.step,
             weight_norms=state.weight_norms,
         )  # fmt: skip
         state = replace(state, params=new.weights, slots=new.slots, weight_norms=new.weight_norms)
@@ -141,6 +157,18 @@ class Replicated(_Trees):
 
     def resumed(self, portable: State) -> State:
         return with_norms(portable, self.rule)
+
+
+class _Ready(NamedTuple):
+    """A chip's own gradients as the rule takes them, and what is known of norms by then."""
+
+    gradients: jax.Array
+    slots: optim.Slots
+    own_squares: jax.Array
+    """This chip's share of the squares of the gradients as they came."""
+    raw_norms: jax.Array | None
+    norms: jax.Array | None
+    """Those of `gradients`."""
 
 
 @dataclass(frozen=True)
@@ -164,27 +192,41 @@ class Sharded(_Trees):
             [self.sums.of_gradients.reduce_scatter(buffer) for buffer in rows.pack(gradients)]
         )
         leaves = OwnLeaves(rows, own_number(TORUS_AXES))
-        gradient_squares = leaves.squares(own_gradients)
-        if self.rule.needs_norms:  # a rule that does not may learn of them later, along with everything else
-            gradient_squares = self.sums.small(gradient_squares)
+        ready = self._ready(state, own_gradients, leaves)
         if factors := self.factors(state.params):
             rate = rate * leaves.of_rows(jnp.array(factors))
         own_weights, slots = self.rule(
-            state.own_weights, own_gradients, state.slots, rate=rate, adapted=leaves.of_rows(leaves.adapted),
-            weight_norm=leaves.of_rows(state.weight_norms), gradient_norm=leaves.of_rows(jnp.sqrt(gradient_squares)),
+            state.own_weights, ready.gradients, ready.slots, rate=rate, adapted=leaves.of_rows(leaves.adapted),
+            weight_norm=leaves.of_rows(state.weight_norms), gradient_norm=leaves.of_rows(ready.norms),
         )  # fmt: skip
         small = {"others": others, "weights": leaves.squares(own_weights)}
-        if not self.rule.needs_norms:
-            small["gradients"] = gradient_squares
+        if ready.raw_norms is None:
+            small["gradients"] = ready.own_squares
         small = self.sums.small(small)
-        norms, gradient_norms = jnp.sqrt(small["weights"]), jnp.sqrt(small.get("gradients", gradient_squares))
+        norms = jnp.sqrt(small["weights"])
+        raw_norms = jnp.sqrt(small["gradients"]) if ready.raw_norms is None else ready.raw_norms
         new = replace(
             state, params=self._gathered(own_weights, rows), slots=slots, own_weights=own_weights,
             weight_norms=norms if self.rule.needs_norms else None,
         )  # fmt: skip
-        metrics = optim.norm_metrics(gradient_norms, norms)
-        metrics |= self.rule.metrics(state.weight_norms, gradient_norms, leaves.adapted)
+        metrics = optim.norm_metrics(raw_norms, norms)
+        of_rule = raw_norms if ready.norms is None else ready.norms
+        metrics |= self.rule.metrics(state.weight_norms, of_rule, leaves.adapted)
         return Updated(new, small["others"], metrics)
+
+    def _ready(self, state: State, gradients: jax.Array, leaves: OwnLeaves) -> "_Ready":
+        """Clipped and prepared. A rule that needs no norms may learn of them later, along with everything else."""
+        rule, slots = self.rule, state.slots
+        own_squares, raw_norms, norms = leaves.squares(gradients), None, None
+        if rule.clip_norm or (rule.needs_norms and not rule.prepares):
+            norms = raw_norms = jnp.sqrt(self.sums.small(own_squares))
+            if (factor := optim.clip_factor(raw_norms, rule.clip_norm)) is not None:
+                gradients, norms = factor * gradients, factor * raw_norms
+        if rule.prepares:
+            adapted = leaves.of_rows(leaves.adapted)
+            gradients, slots = rule.prepared(state.own_weights, gradients, slots, step=state.step, adapted=adapted)
+            norms = jnp.sqrt(self.sums.small(leaves.squares(gradients))) if rule.needs_norms else None
+        return _Ready(gradients, slots, own_squares, raw_norms, norms)
 
     def portable(self, state: State) -> State:
         rows = self._rows(state.params)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from podium.data.prepare.locate import locate
 from podium.host.files import reporting
+from podium.optim import OwnOptimizer
 from podium.processes import agree
 from podium.processes.join import is_first
 from podium.recipe.schema import Recipe
@@ -19,7 +20,7 @@ from podium.report.starts import Starts
 from podium.step.network import ModelFactory
 from podium.train import run_directory
 from podium.train.loop import TrainingLoop, evaluation_steps
-from podium.train.setup import AlreadyFinished, Setup, set_up
+from podium.train.setup import AlreadyFinished, Own, Setup, set_up
 from podium.train.stop import Stopper
 from podium.train.watchdog import Watchdog
 
@@ -50,6 +51,7 @@ def train_recipe(
     *,
     weights: str | Path | None = None,
     make_model: ModelFactory | None = None,
+    optimizer: OwnOptimizer | None = None,
     listener: events.Listener | None = None,
     from_step: int | None = None,
     limits: Limits = _USUAL_LIMITS,
@@ -63,8 +65,9 @@ def train_recipe(
     (model.safetensors), or the directory of another run. The classifier is new where the classes differ.
 
     A `run` that was stopped resumes from its last checkpoint, or with `from_step` from an earlier one, and may then
-    take a different course. `make_model(rngs)` trains a network of your own. A signal or `limits.max_minutes` ends
-    the run early with a checkpoint and the exception `Stopped`.
+    take a different course. `make_model(rngs)` trains a network of your own, and `optimizer` replaces the recipe's: an
+    optax transformation, or a function that makes one from the recipe's learning rate. A signal or
+    `limits.max_minutes` ends the run early with a checkpoint and the exception `Stopped`.
 
     >>> from podium import load_recipe, train_recipe
     >>> recipe = load_recipe("demo", ["epochs=2", "torus=1x2", "data.image_size=16"])
@@ -76,9 +79,8 @@ def train_recipe(
     listener = listener or events.Listener()
     prepared = agree.once_per_host(lambda: str(locate(data, say=listener.note, progress=listener.preparing)))
     run = Path(agree.on_first(lambda: str(run or new_run_name(recipe))))
-    opened = set_up(
-        recipe, prepared, run, weights=weights, from_step=from_step, make_model=make_model, note=listener.note
-    )
+    own = Own(make_model, optimizer)
+    opened = set_up(recipe, prepared, run, weights=weights, from_step=from_step, own=own, note=listener.note)
     try:
         return _train(opened, run, listener, deadline=deadline, limits=limits)
     except AlreadyFinished as finished:

@@ -20,6 +20,7 @@ from podium.host.malloc import keep
 from podium.host.versions import versions
 from podium.mesh import build_mesh, find_devices, is_cpu
 from podium.models import native
+from podium.optim import OwnOptimizer
 from podium.processes import agree
 from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
@@ -30,6 +31,14 @@ from podium.train import run_directory
 from podium.train.checkpoint import Checkpoints
 from podium.train.initial_weights import find_start
 from podium.train.reduction_choice import choose_reduction
+
+
+@dataclass(frozen=True)
+class Own:
+    """What the caller brings instead of the recipe's."""
+
+    make_model: ModelFactory | None = None
+    optimizer: OwnOptimizer | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ def set_up(
     *,
     weights: str | Path | None,
     from_step: int | None,
-    make_model: ModelFactory | None,
+    own: Own,
     note: Callable[[str], None],
 ) -> Iterator[Setup]:
     """Prepares a run on the prepared directory `data`, and locks its directory while the `with` lasts."""
@@ -86,7 +95,7 @@ def set_up(
             note(f"XLA's convolutions serve, which are slower: {native.missing}")
     if warning := unused_accelerator(devices[0].platform):
         note(warning)
-    shapes = network_shapes(recipe, mesh, make_model)  # a network that cannot be built leaves no run behind
+    shapes = network_shapes(recipe, mesh, own.make_model)  # a network that cannot be built leaves no run behind
     start = agree.everywhere(
         lambda: find_start(weights, run, recipe=recipe, shapes=shapes, classes=opened.images.classes, say=note)
     )
@@ -109,7 +118,7 @@ def set_up(
             budgets=divide_budget(recipe.data.cache_gb, agree.processes_on_this_host()),
             torus=torus,
             mesh=mesh,
-            step=build_step(recipe, mesh, make_model),
+            step=build_step(recipe, mesh, own.make_model, optimizer=own.optimizer),
             run=run,
             checkpoints=checkpoints,
             first_step=first_step,
