@@ -31,6 +31,11 @@ class Data:
     )
     shift_pixels: Annotated[int, at_least(0), "How far a shifted crop may move, in pixels."] = 4
     flip: Annotated[bool, "Whether half of the training images are mirrored."] = True
+    flip_order: Annotated[
+        Literal["random", "alternating"],
+        "Which half. random: drawn anew in each epoch; alternating: drawn in the first, then every other epoch the "
+        "other way, so that each two epochs show both.",
+    ] = "random"
     colour_jitter: Annotated[
         float,
         at_least(0),
@@ -176,6 +181,16 @@ class Recipe:
     label_smoothing: Annotated[
         float, at_least(0), below(1), also_called("smoothing"), "Share of the target spread evenly over all classes."
     ] = 0.0
+    accumulate: Annotated[
+        int,
+        above(0),
+        also_called("accumulation_steps", "grad_accum"),
+        "Parts into which each chip cuts its share of a batch, one after the other, so that a batch larger than memory "
+        "fits. The losses are those of the whole at once.",
+    ] = 1
+    evaluate_flips: Annotated[
+        bool, also_called("tta"), "Whether an evaluation takes the mean answer to each image and its mirror image."
+    ] = False
     evaluate_every_epochs: Annotated[
         float, above(0), also_called("eval_every"), "Epochs between evaluations; the last step is always evaluated."
     ] = 4.0

@@ -45,4 +45,9 @@ class Evaluation:
         return jax.nn.softmax(self._logits(state, {"image": image}))
 
     def _logits(self, state: State, batch: Batch) -> jax.Array:
-        return self.network.forward(*self.update.trees(state), batch, train=False)[0]
+        trees = self.update.trees(state)
+        logits = self.network.forward(*trees, batch, train=False)[0]
+        if not self.network.recipe.evaluate_flips:
+            return logits
+        mirrored = {"image": jnp.flip(batch["image"], -2)}
+        return (logits + self.network.forward(*trees, mirrored, train=False)[0]) / 2

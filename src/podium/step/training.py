@@ -12,6 +12,7 @@ import optax
 from jax import lax
 
 from podium import optim
+from podium.errors import UserError
 from podium.mesh import AXES, is_cpu
 from podium.recipe.schema import Recipe
 from podium.step.layer_rates import kept_statistics, without_gradients
@@ -40,13 +41,37 @@ class Training:
         return lax.scan(self.train_one, state, batches)
 
     def train_one(self, state: State, batch: Batch) -> tuple[State, Metrics]:
-        gradients, stats, metrics = self._backward(state, batch)
+        gradients, stats, metrics = self._accumulated(state, batch)
         rate = jnp.asarray(self.learning_rate(state.step), jnp.float32)
         updated = self.update(state, gradients, rate, others=(stats, metrics))
         stats, metrics = updated.others
         stats = kept_statistics(self.recipe.model, self.update.trees(state)[1], stats)
         state = self.update.with_stats(replace(updated.state, step=state.step + 1), stats)
         return state, {**metrics, **updated.metrics, "learning_rate": rate}
+
+    def _accumulated(self, state: State, batch: Batch) -> tuple[Any, Any, Metrics]:
+        """What `_backward` gives for the whole batch, from one part after the other. Each part starts from the same
+        statistics, and batch norm's spans do not cross parts, so the mean of their statistics is that of the whole."""
+        count = self.recipe.accumulate
+        if count == 1:
+            return self._backward(state, batch)
+        self._check_parts(len(batch["label"]))
+        parts = jax.tree.map(lambda whole: whole.reshape(count, -1, *whole.shape[1:]), batch)
+        total = self._backward(state, jax.tree.map(lambda part: part[0], parts))
+        for k in range(1, count):  # each waits for the one before, whose activations are then free
+            part, total = lax.optimization_barrier((jax.tree.map(lambda p, k=k: p[k], parts), total))
+            total = jax.tree.map(jnp.add, total, self._backward(state, part))
+        gradients, stats, metrics = total
+        return gradients, jax.tree.map(lambda s: s / count, stats), metrics
+
+    def _check_parts(self, images: int) -> None:
+        """Whether a chip's images can be cut into parts of whole batch-norm spans."""
+        count, span = self.recipe.accumulate, self.recipe.model.norm_span
+        if images % (count * span):
+            raise UserError(
+                f"accumulate={count} cuts the {images} images of a chip into parts of {images / count:g}, which are no "
+                f"whole batch-norm spans of model.norm_span={span}; lower one of the two"
+            )
 
     def _backward(self, state: State, batch: Batch) -> tuple[Any, Any, Metrics]:
         """This chip's share of the gradients, of the new statistics and of the metrics: their sums over all chips are

@@ -26,7 +26,7 @@ def train_crops(data: Data, seed: int, epochs: np.ndarray, *, samples: np.ndarra
     """The crops of `samples` (whose width and height are `sizes` [n, 2]) in their epochs."""
     keys = counter_rng.key(seed, epochs, samples)
     draws = counter_rng.uniform(keys, 0, 6)
-    flips = (draws[:, 0] < 0.5).astype(np.uint8) * np.uint8(data.flip)
+    flips = _flips(data, seed, epochs, samples=samples, draws=draws[:, 0]) * np.uint8(data.flip)
     colours = (1 + data.colour_jitter * (2 * draws[:, 1:4] - 1)).astype(np.float32)
     if data.crop == "resized":
         boxes = _resized(keys, data.min_area, sizes)
@@ -35,6 +35,13 @@ def train_crops(data: Data, seed: int, epochs: np.ndarray, *, samples: np.ndarra
     else:
         boxes = centre_boxes(data.eval_share, sizes)
     return Crops(boxes, flips, colours)
+
+
+def _flips(data: Data, seed: int, epochs: np.ndarray, *, samples: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    if data.flip_order == "random":
+        return (draws < 0.5).astype(np.uint8)
+    first = counter_rng.uniform(counter_rng.key(seed, 0, samples), 0, 1)[:, 0] < 0.5
+    return ((first + np.asarray(epochs)) % 2).astype(np.uint8)
 
 
 def eval_crops(data: Data, sizes: np.ndarray) -> Crops:
