@@ -50,3 +50,24 @@ def test_a_failure_of_the_first_reaches_those_who_only_wait():
     first, second = said("agree.on_first(lambda: fail(OSError(28, 'No space left on device')))")
     assert first == "OSError: [Errno 28] No space left on device"
     assert second.endswith(" has failed: OSError: [Errno 28] No space left on device")
+
+
+def test_only_the_first_reads_what_all_have_to_say():
+    assert said("agree.collect({'process': process})") == ["[{'process': 0}, {'process': 1}]", "[]"]
+
+
+def test_all_return_what_the_first_has_worked_out():
+    assert said("agree.on_first(lambda: [process, None])") == ["[0, None]", "[0, None]"]
+
+
+def test_neighbours_are_counted_on_each_host_and_names_that_begin_alike_are_not_taken_for_one():
+    first, second = said("agree._ours().neighbours('node1' if process else 'node12')")
+    assert (first, second) == ("[0]", "[1]")
+    assert said("agree.processes_on_this_host()") == ["2", "2"]
+
+
+def test_a_difference_is_told_alike_by_all():
+    first, second = said("agree.check_same({'recipe': 1, 'data': process})")
+    assert first == second
+    assert first.startswith("UserError: process 1 on ")
+    assert "has a different data from process 0 on " in first

@@ -23,7 +23,7 @@ address, process, run = sys.argv[1:]
 join(Cluster(address, 3, int(process)))
 with Watchdog(Path(run), stall_minutes=10, look_seconds=0.2) as watchdog:
     watchdog.moved("training, step 1")
-    agree.gather("watching")
+    agree.meet()
     print("watching", file=sys.stderr, flush=True)
     threading.Event().wait()
 """

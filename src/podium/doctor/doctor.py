@@ -1,6 +1,6 @@
 """`podium doctor`: looks at every process of a run, and at all of them together, before the run is launched. Started
-like the run itself (once per host, by the same launcher), or alone. The processes observe (`observe`), exchange
-what they saw (`agree`), and all come to the same judgement (`judge`). It trains nothing and leaves nothing behind.
+like the run itself (once per host, by the same launcher), or alone. The processes observe (`observe`), tell
+process 0 what they saw (`agree`), and hear its judgement (`judge`). It trains nothing and leaves nothing behind.
 """
 
 import time
@@ -27,7 +27,7 @@ class Report:
     level: Level
     findings: tuple[Finding, ...]
     hosts: tuple[Host, ...]
-    """What was observed, in the order of ranks; `works` is empty if the devices were not started."""
+    """What was observed, in the order of ranks, at process 0; `works` is empty if the devices were not started."""
     works: tuple[Work, ...]
 
 
@@ -39,11 +39,12 @@ def examine(
     need_images_per_second: float = 0.0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """The report of all processes, each of which must call this; all get the same one. Where hosts disagree on what to
+    """The report of all processes, each of which must call this; all get the same findings. Where hosts disagree on what to
     run, or do not find each other, their devices are not started."""
     say("looking at the hosts")
-    hosts = [Host(**host) for host in agree.gather(asdict(observe_host(recipe, data, run)))]
-    findings = judge.judge_hosts(hosts, _clock_seconds(), _sees_the_run(run))
+    hosts = [Host(**host) for host in agree.collect(asdict(observe_host(recipe, data, run)))]
+    clock_seconds, run_is_seen = _clock_seconds(), _sees_the_run(run)
+    findings = _told(lambda: judge.judge_hosts(hosts, clock_seconds, run_is_seen))
     if any(f.level == "red" for f in findings if f.point in ("versions", "recipe", "data", "names")):
         return Report("red", tuple(findings), tuple(hosts), ())
     say("decoding, multiplying and summing a little")
@@ -56,15 +57,22 @@ def examine(
         findings.append(Finding("devices", "red", str(error), "start as many processes as the torus needs"))
         return Report("red", tuple(findings), tuple(hosts), ())
     observed = observe_work(recipe, mesh, data, processes_here=agree.processes_on_this_host())
-    works = [Work(**work) for work in agree.gather(asdict(observed))]
-    findings += judge.judge_work(
-        hosts,
-        works,
-        torus=str(torus),
-        batch_global=recipe.batch_global,
-        need_images_per_second=need_images_per_second,
+    works = [Work(**work) for work in agree.collect(asdict(observed))]
+    findings += _told(
+        lambda: judge.judge_work(
+            hosts,
+            works,
+            torus=str(torus),
+            batch_global=recipe.batch_global,
+            need_images_per_second=need_images_per_second,
+        )
     )
     return Report(judge.worst(findings), tuple(findings), tuple(hosts), tuple(works))
+
+
+def _told(judge_all: Callable[[], list[Finding]]) -> list[Finding]:
+    """What process 0 finds, who alone has seen what all saw."""
+    return [Finding(**found) for found in agree.on_first(lambda: [asdict(found) for found in judge_all()])]
 
 
 def _filled_in(recipe: Recipe, data: Path | None) -> Recipe:
@@ -77,21 +85,21 @@ def _filled_in(recipe: Recipe, data: Path | None) -> Recipe:
 
 def _clock_seconds() -> list[float]:
     """How far each process's clock is ahead of process 0's, as far as moments after a barrier can show: the smallest of
-    a few differences, since all that a busy host can do is to make one larger."""
+    a few differences, since all that a busy host can do is to make one larger. Empty but at process 0."""
 
     def once() -> list[float]:
-        agree.gather("ready")
-        clocks = agree.gather(time.time())
+        agree.meet()
+        clocks = agree.collect(time.time())
         return [clock - clocks[0] for clock in clocks]
 
     return [min(of_one, key=abs) for of_one in zip(*(once() for _ in range(5)), strict=True)]
 
 
 def _sees_the_run(run: Path) -> list[bool]:
-    """Whether each process sees a file that process 0 makes where the run will be."""
+    """Whether each process sees a file that process 0 makes where the run will be. Empty but at process 0."""
     marker = existing_folder(run) / agree.on_first(lambda: f".podium-doctor-{uuid.uuid4().hex}")
     agree.on_first(lambda: _touch(marker))
-    seen = agree.gather(marker.exists())
+    seen = agree.collect(marker.exists())
     agree.on_first(lambda: marker.unlink(missing_ok=True))
     return seen
 

@@ -1,15 +1,18 @@
-"""What the processes of a run exchange outside of training: small JSON values, gathered in the order of ranks. They
-travel through the key-value store of JAX's coordinator, so processes can compare notes before any of them starts
-its devices. With one process everything here is that process's own.
+"""What the processes of a run exchange outside of training: small JSON values, through the key-value store of JAX's
+coordinator, so processes can compare notes before any of them starts its devices. Process 0 alone reads what all have
+to say and posts what follows from it, so that the traffic grows with their number and not with its square. With one
+process everything here is that process's own.
 """
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import jax
@@ -18,95 +21,171 @@ from podium.errors import UserError
 from podium.processes.join import is_first, process_count, runtime
 
 _T = TypeVar("_T")
-_gathering = itertools.count()
 _PATIENCE_MS = 7 * 24 * 3600 * 1000  # one may prepare a data set meanwhile; the loss of a process ends the wait
 _LEAVING_SECONDS, _LOOK_SECONDS = 5.0, 0.02
+_READ_PER_SECOND = 1 << 17  # values, while the first waits for the last to leave
 
 
-def gather(value: Any) -> list[Any]:
-    """`value` of every process. All must call this, in the same order."""
+@dataclass
+class Board:
+    """The store, as one process of several sees it. What is numbered must be called by all, in the same order."""
+
+    client: Any
+    process: int
+    processes: int
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def post(self, place: str, value: Any) -> None:
+        """Posts this process's newest `value` where all can read it; waits for nobody."""
+        self.client.key_value_set(f"podium/{place}/{self.process}", json.dumps(value), allow_overwrite=True)
+
+    def posted(self, place: str) -> dict[int, Any]:
+        """Process → what it has posted last; those that have not yet are missing."""
+        entries = self.client.key_value_dir_get(f"podium/{place}")
+        found = {int(key.rpartition("/")[2]): json.loads(text) for key, text in entries}
+        return dict(sorted(found.items()))
+
+    def meet(self, value: Any = None, where: str = "met") -> str:
+        """Returns when all have come, each with its `value`: the place where these are posted."""
+        place = f"{where}/{next(self._numbers)}"
+        if value is not None:
+            self.post(place, value)
+        self.client.wait_at_barrier(f"podium/{place}", _PATIENCE_MS)
+        return place
+
+    def tell(self, value: Callable[[], Any]) -> Any:
+        """Process 0's `value`, which only process 0 works out."""
+        place = f"told/{next(self._numbers)}"
+        if self.process == 0:
+            told = value()
+            self.post(place, told)
+            return told
+        return json.loads(self.client.blocking_key_value_get(f"podium/{place}/0", _PATIENCE_MS))
+
+    def neighbours(self, host: str) -> list[int]:
+        """The processes of `host`, on which this one is. Each reads only those of its own."""
+        number = next(self._numbers)
+        self.post(f"hosts/{number}/{host}", True)
+        self.client.wait_at_barrier(f"podium/hosts/{number}", _PATIENCE_MS)
+        return list(self.posted(f"hosts/{number}/{host}"))
+
+
+@functools.cache
+def _board(process: int, processes: int) -> Board:
+    return Board(runtime().client, process, processes)
+
+
+def _ours() -> Board:
+    return _board(runtime().process_id, process_count())
+
+
+def collect(value: Any) -> list[Any]:
+    """`value` of every process, in the order of ranks, at process 0; nothing at the others. All must call this, in the
+    same order."""
     if process_count() == 1:
         return [value]
-    place = f"podium/gathered/{next(_gathering)}"
-    _put(place, value)
-    _store().wait_at_barrier(place, _PATIENCE_MS)
-    return list(_all(place).values())
+    place = _ours().meet(value)
+    return list(_ours().posted(place).values()) if is_first() else []
 
 
-def post(board: str, value: Any) -> None:
-    """Posts this process's newest `value` on a board that all can read; waits for nobody."""
+def meet() -> None:
+    """Returns when all processes have called this."""
     if process_count() > 1:
-        _put(f"podium/{board}", value)
+        _ours().meet()
 
 
-def posted(board: str) -> dict[int, Any]:
+def post(place: str, value: Any) -> None:
+    """Posts this process's newest `value` where all can read it; waits for nobody."""
+    if process_count() > 1:
+        _ours().post(place, value)
+
+
+def posted(place: str) -> dict[int, Any]:
     """Process → what it has posted last; those that have not yet are missing."""
-    return _all(f"podium/{board}") if process_count() > 1 else {}
-
-
-def _put(place: str, value: Any) -> None:
-    _store().key_value_set(f"{place}/{runtime().process_id}", json.dumps(value), allow_overwrite=True)
-
-
-def _store() -> Any:
-    return runtime().client
-
-
-def _all(place: str) -> dict[int, Any]:
-    found = {int(key.rpartition("/")[2]): json.loads(text) for key, text in _store().key_value_dir_get(place)}
-    return dict(sorted(found.items()))
+    return _ours().posted(place) if process_count() > 1 else {}
 
 
 def on_first(act: Callable[[], Any]) -> Any:
     """Process 0 acts; all return what it returned (a JSON value), or fail as it failed."""
-    return _together(act, acting=is_first())[0]
+    outcome = _Outcome()
+    told = _tell(lambda: outcome.of(act))
+    outcome.raise_own()
+    _raise([told])
+    return told.get("value")
 
 
 def everywhere(act: Callable[[], _T]) -> _T:
     """Every process acts and returns what it alone needs, of any kind. If one fails, all do."""
-    mine: list[_T] = []
-    _together(lambda: mine.append(act()), acting=True)
-    return mine[0]
+    return _each(act, acting=True)[0]
 
 
-def once_per_host(act: Callable[[], Any]) -> Any:
-    """Every process acts (and returns its own JSON value), but what process 0 leaves on disk is there when the others
-    begin, and what the first of a host leaves there for the rest of that host. If one fails, all do."""
-    hosts, process = gather(socket.gethostname()), runtime().process_id
-    turn = 0 if process == 0 else 1 if hosts.index(hosts[process]) == process else 2
-    return [_together(act, acting=turn == now)[process] for now in range(3)][turn]
+def once_per_host(act: Callable[[], _T]) -> _T:
+    """Every process acts, but what process 0 leaves on disk is there when the others begin, and what the first of a
+    host leaves there for the rest of that host. If one fails, all do."""
+    process, here = runtime().process_id, _neighbours()
+    turn = 0 if process == 0 else 1 if min(here) == process else 2
+    return [made for now in range(3) for made in _each(act, acting=turn == now)][0]
 
 
-def _together(act: Callable[[], Any], acting: bool) -> list[Any]:
-    """What each process that is acting returned. A user's mistake is reported alike by all; any other failure is
-    raised as it is where it happened, and in a line by the others, who would else wait for a process that is gone."""
-    returned: dict[str, Any] = {}
-    failure = None
-    if acting:
+def _each(act: Callable[[], _T], acting: bool) -> list[_T]:
+    """What this process made, if it is acting. A user's mistake is reported alike by all; any other failure is raised
+    as it is where it happened, and in a line by the others, who would else wait for a process that is gone."""
+    made: list[_T] = []
+    outcome = _Outcome()
+    told = outcome.of(lambda: made.append(act())) if acting else {}
+    of_all = collect(told | {"host": socket.gethostname()})
+    failed = _tell(lambda: [theirs | {"process": k} for k, theirs in enumerate(of_all) if _FAILED & theirs.keys()][:1])
+    outcome.raise_own()
+    _raise(failed)
+    return made
+
+
+_FAILED = {"mistake", "failure"}
+
+
+class _Outcome:
+    """How an act went: for the others as JSON, and for this process with the exception itself."""
+
+    failure: Exception | None = None
+
+    def of(self, act: Callable[[], Any]) -> dict[str, Any]:
         try:
-            returned = {"value": act()}
+            return {"value": act()}
         except UserError as error:
-            returned = {"mistake": str(error)}
+            return {"mistake": str(error), "host": socket.gethostname()}
         except Exception as error:
+            self.failure = error
             first_line = str(error).partition("\n")[0]
-            failure, returned = error, {"failure": f"{type(error).__name__}: {first_line}"}
-    of_all = gather(returned | {"host": socket.gethostname()})
-    if failure:
-        raise failure
-    for process, theirs in enumerate(of_all):
-        who = f"process {process} on {theirs['host']}"
+            return {"failure": f"{type(error).__name__}: {first_line}", "host": socket.gethostname()}
+
+    def raise_own(self) -> None:
+        if self.failure:
+            raise self.failure
+
+
+def _raise(told: Sequence[dict[str, Any]]) -> None:
+    for theirs in told:
+        process = theirs.get("process", 0)
+        who = f"process {process} on {theirs.get('host')}"
         if "failure" in theirs:
             raise RuntimeError(f"{who} has failed: {theirs['failure']}")
         if "mistake" in theirs:
             raise UserError(theirs["mistake"] + (f" ({who})" if process else ""))
-    return [theirs.get("value") for theirs in of_all]
+
+
+def _tell(value: Callable[[], Any]) -> Any:
+    return _ours().tell(value) if process_count() > 1 else value()
 
 
 def check_same(facts: dict[str, Any]) -> None:
     """Fails on all processes, naming the first that differs and in what, unless all have the same facts."""
-    of_all = gather({"host": socket.gethostname(), **{name: digest(fact) for name, fact in facts.items()}})
+    of_all = collect({"host": socket.gethostname(), **{name: digest(fact) for name, fact in facts.items()}})
+    on_first(lambda: _check_same(list(facts), of_all))
+
+
+def _check_same(names: Sequence[str], of_all: Sequence[dict[str, Any]]) -> None:
     for process, theirs in enumerate(of_all):
-        for name in facts:
+        for name in names:
             if theirs[name] != of_all[0][name]:
                 raise UserError(
                     f"process {process} on {theirs['host']} has a different {name} from process 0 on "
@@ -121,12 +200,15 @@ def leave() -> None:
         post("left", True)
         deadline = time.monotonic() + _LEAVING_SECONDS
         while is_first() and len(posted("left")) < process_count() and time.monotonic() < deadline:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(max(_LOOK_SECONDS, process_count() / _READ_PER_SECOND))
 
 
 def processes_on_this_host() -> int:
-    hosts = gather(socket.gethostname())
-    return hosts.count(hosts[runtime().process_id])
+    return len(_neighbours())
+
+
+def _neighbours() -> list[int]:
+    return _ours().neighbours(socket.gethostname()) if process_count() > 1 else [0]
 
 
 def digest(fact: Any) -> str:

@@ -109,7 +109,7 @@ class TrainingLoop:
         self._evaluator = Evaluator(self._recipe, self._step, setup.validation, cache_budget_bytes=budget)
         self._programs = _compile(self._recipe, self._step, self._state)
         self._listener.note(f"compiled in {self._programs.compile_seconds:.1f} s")
-        agree.gather("compiled")  # gloo's first collective waits only 30 s for a process that still compiles
+        agree.meet()  # gloo's first collective waits only 30 s for a process that still compiles
         if first_step in self._evaluations:
             self._evaluate(first_step, owed=True)
         self._meter.start()
