@@ -39,8 +39,8 @@ def examine(
     need_images_per_second: float = 0.0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """The report of all processes, each of which must call this; all get the same findings. Where hosts disagree on what to
-    run, or do not find each other, their devices are not started."""
+    """The report of all processes, each of which must call this; all get the same findings. Where hosts disagree on
+    what to run, or do not find each other, their devices are not started."""
     say("looking at the hosts")
     hosts = [Host(**host) for host in agree.collect(asdict(observe_host(recipe, data, run)))]
     clock_seconds, run_is_seen = _clock_seconds(), _sees_the_run(run)

@@ -124,7 +124,8 @@ def once_per_host(act: Callable[[], _T]) -> _T:
     host leaves there for the rest of that host. If one fails, all do."""
     process, here = runtime().process_id, _neighbours()
     turn = 0 if process == 0 else 1 if min(here) == process else 2
-    return [made for now in range(3) for made in _each(act, acting=turn == now)][0]
+    (mine,) = [made for now in range(3) for made in _each(act, acting=turn == now)]
+    return mine
 
 
 def _each(act: Callable[[], _T], acting: bool) -> list[_T]:
