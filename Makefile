@@ -32,9 +32,11 @@ test-fast: install
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not cluster and not browser'
 
 # Mistakes made on purpose, and whether the tests notice (tests/mutants). The score of all of them goes to results/.
+# A verdict is kept while code and tests stay as they are: MINUTES=5 judges some, and the next call the others.
 ONLY ?=
+MINUTES ?=
 mutants: install
-	$(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only $(ONLY),--out results/mutants/mutants.json)
+	$(VENV)/bin/python -m tests.mutants $(if $(ONLY),--only $(ONLY)) $(if $(MINUTES),--minutes $(MINUTES)) --out results/mutants/mutants.json
 
 # A Slurm of four nodes and Open MPI's mpirun, on this machine. Without root the part that needs it is skipped, by name.
 CLUSTER_PACKAGES := slurm-wlm munge openmpi-bin

@@ -58,17 +58,24 @@ class _Job:
         return os.waitstatus_to_exitcode(status) if process else None
 
 
-def judge(mutants: list[Mutant], folder: Path, at_once: int) -> Iterator[Verdict]:
-    """Every mutant, once its tests were seen to pass without it."""
+def judge(mutants: list[Mutant], folder: Path, *, at_once: int, minutes: float) -> Iterator[Verdict]:
+    """Every mutant, once its tests were seen to pass without it; none is begun after so many minutes."""
+    end = time.monotonic() + 60 * minutes
     for name in _LOADED:
         import_module(name)
-    without = [(tests, None) for tests in dict.fromkeys(mutant.tests for mutant in mutants)]
-    waiting: list[tuple[tuple[str, ...], Mutant | None]] = [*without, *((m.tests, m) for m in mutants)]
+    waiting: list[tuple[tuple[str, ...], Mutant | None]] = []
+    for tests in dict.fromkeys(mutant.tests for mutant in mutants):
+        waiting += [(tests, None), *((tests, mutant) for mutant in mutants if mutant.tests == tests)]
     free = [_copy(folder / str(k)) for k in range(at_once)]
     running: list[_Job] = []
+    sound: set[tuple[str, ...]] = set()  # tests that pass without a mistake
     while waiting or running:
-        while waiting and free:
-            running.append(_start(free.pop(), *waiting.pop(0)))
+        if time.monotonic() > end:
+            waiting.clear()
+        ready = [(tests, mutant) for tests, mutant in waiting if mutant is None or tests in sound]
+        for tests, mutant in ready[: len(free)]:
+            waiting.remove((tests, mutant))
+            running.append(_start(free.pop(), tests, mutant))
         time.sleep(_LOOK_SECONDS)
         for job in list(running):
             code = job.ended()
@@ -78,7 +85,9 @@ def judge(mutants: list[Mutant], folder: Path, at_once: int) -> Iterator[Verdict
             free.append(job.tree)
             if code in (_NOTHING_RUN, _NO_VERDICT) or (job.mutant is None and code != _PASSED):
                 raise Mistake(f"{' '.join(job.tests)} ends with code {code}, {job.mutant or 'without any mutant'}")
-            if job.mutant:
+            if job.mutant is None:
+                sound.add(job.tests)
+            else:
                 (job.tree / job.mutant.file).write_text(job.whole)
                 yield Verdict(job.mutant, code != _PASSED, time.monotonic() - job.began)
 
@@ -113,7 +122,8 @@ def _run(tree: Path, tests: tuple[str, ...]) -> int:
         for descriptor in (1, 2):
             os.dup2(nowhere.fileno(), descriptor)
     os.chdir(tree)
-    os.environ["PODIUM_TEST_PROGRAMS"] = str(tree.parent / "programs")  # most are the same with and without a mistake
+    # Most programs are the same with and without a mistake.
+    os.environ.setdefault("PODIUM_TEST_PROGRAMS", str(tree.parent / "programs"))
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
     # The copy's modules, whatever was loaded or installed: an editable install would find those of the original.
     sys.dont_write_bytecode = True
