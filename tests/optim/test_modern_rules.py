@@ -11,11 +11,11 @@ from podium import optim
 from podium.errors import UserError
 from podium.mesh import build_mesh
 from podium.optim.muon import orthogonal
-from podium.recipe.optimization import AdamW, Lamb, Lars, Muon, Sgd
+from podium.recipe.optimization import AdamW, Lamb, Lars, Muon, Optimizer, Sgd
 from podium.recipe.torus import Shape, lay_out
 from podium.step.programs import build_step
 
-RULES = {
+RULES: dict[str, Optimizer] = {
     "sgd": Sgd("sgd", 0.1, clip_norm=0.5),
     "lars": Lars("lars", 0.1, trust=0.1, clip_norm=0.5),
     "adamw": AdamW("adamw", 0.1, beta2=0.99, weight_decay=0.1),

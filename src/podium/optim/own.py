@@ -4,14 +4,14 @@ as a list of arrays. It may look at whole tensors and at all of them together, s
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import optax
 
 from podium.optim.rules import Slots
 
-OwnOptimizer = optax.GradientTransformation | Callable[[optax.Schedule], optax.GradientTransformation]
+OwnOptimizer: TypeAlias = optax.GradientTransformation | Callable[[optax.Schedule], optax.GradientTransformation]
 """A transformation whose updates are added to the weights as they are, or a function that makes one from the recipe's
 learning rate (a function of the step)."""
 

@@ -33,7 +33,7 @@ class Rule(Protocol):
         """The longest gradient, over all tensors; 0 for no limit."""
 
     def prepared(
-        self, weight: jax.Array, gradient: jax.Array, slots: Slots, *, step: jax.Array, adapted: jax.Array | bool
+        self, weight: jax.Array, gradient: jax.Array, slots: Slots, *, step: jax.Array | int, adapted: jax.Array | bool
     ) -> tuple[jax.Array, Slots]:
         """What takes the gradient's place, and the new slots; `step` counts from 0."""
 
