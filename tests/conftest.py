@@ -18,7 +18,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import jax
 
 from podium.data.dataset.manifest import write_manifest
-from podium.data.dataset.shards import write_split
+from podium.data.dataset.shards import ImageSet, write_split
 from podium.host import compile_cache
 
 jax.config.update("jax_num_cpu_devices", 16)
@@ -84,3 +84,15 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     write_manifest(directory, ["red", "green", "blue"], shards, plan="test")
     return directory
+
+
+@pytest.fixture
+def here(small_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder like the one that the examples are written for."""
+    (tmp_path / "prepared").symlink_to(small_data)
+    images = ImageSet.open(small_data, "train")
+    for index in range(12):
+        folder = tmp_path / "photos" / images.classes[images.labels[index]]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{index // 3}.jpg").write_bytes(images.image(index))
+    monkeypatch.chdir(tmp_path)

@@ -6,24 +6,11 @@ import doctest
 import pytest
 
 import podium
-from podium.data.dataset.shards import ImageSet
 
 WITH_EXAMPLES = {
-    "DistributedBatchNorm", "ImageSet", "Limits", "Loader", "Recipe", "build_norm", "build_step", "load_recipe",
-    "open_run", "prepare", "recipe_mesh", "train_recipe",
+    "DistributedBatchNorm", "ImageSet", "Limits", "Loader", "NumpyLoader", "Recipe", "build_norm", "build_step",
+    "lars", "load_recipe", "open_run", "prepare", "recipe_mesh", "train_recipe",
 }  # fmt: skip
-
-
-@pytest.fixture
-def here(small_data, tmp_path, monkeypatch):
-    """A folder like the one that the examples are written for."""
-    (tmp_path / "prepared").symlink_to(small_data)
-    images = ImageSet.open(small_data, "train")
-    for index in range(12):
-        folder = tmp_path / "photos" / images.classes[images.labels[index]]
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{index // 3}.jpg").write_bytes(images.image(index))
-    monkeypatch.chdir(tmp_path)
 
 
 def run_example(name):

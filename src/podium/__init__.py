@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # for type checkers; read as text, it is also the table of where each public name lives
     from podium.data.dataset.shards import ImageSet as ImageSet
     from podium.data.input.device_batches import Loader as Loader
+    from podium.data.input.host_batches import NumpyLoader as NumpyLoader
     from podium.data.prepare import prepare as prepare
     from podium.errors import UserError as UserError
     from podium.mesh import recipe_mesh as recipe_mesh
     from podium.models import DistributedBatchNorm as DistributedBatchNorm
     from podium.models import ResNet as ResNet
     from podium.models import build_norm as build_norm
+    from podium.optim.transformation import lars as lars
     from podium.recipe.reading import load_recipe as load_recipe
     from podium.recipe.schema import Recipe as Recipe
     from podium.recipe.torus import Torus as Torus

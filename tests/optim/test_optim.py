@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from podium import optim
+from podium import lars, optim
 from podium.recipe.optimization import Lars, Sgd
 from podium.recipe.reading import from_dict, load_recipe, to_dict
 
@@ -130,3 +131,46 @@ def test_schedules_at_their_corners(section, values):
     rate = schedule(**section)
     for step, value in values.items():
         assert float(rate(step)) == pytest.approx(value, abs=1e-6), step
+
+
+@pytest.mark.parametrize("name", ["lars-tf", "lars-scaled"])
+def test_lars_for_optax_takes_the_steps_of_training(name):
+    settings = RULES[name]
+    assert isinstance(settings, Lars)
+    rng = np.random.default_rng(1)
+    weights = {
+        "kernel": jnp.asarray(rng.standard_normal((4, 5)), jnp.float32),
+        "bias": jnp.ones(5),
+        "0": jnp.zeros((2, 2)),
+    }
+    rule = optim.build_rule(settings)
+    ours, slots = weights, optim.zero_slots(rule, weights)
+    norms: jax.Array | None = optim.norms(weights)
+    rates = optax.linear_schedule(0.1, 0.5, 4)
+    optimizer = optax.chain(
+        optax.identity(),
+        lars(rates, momentum=0.9, weight_decay=settings.weight_decay, trust=settings.trust, variant=settings.variant),
+    )
+    state, update = optimizer.init(weights), jax.jit(optimizer.update)
+    for step in range(5):
+        gradients = jax.tree.map(lambda w: jnp.asarray(rng.standard_normal(w.shape), jnp.float32), weights)
+        new = optim.update(rule, ours, gradients, slots=slots, rate=rates(step), step=step, weight_norms=norms)
+        ours, slots, norms = new.weights, new.slots, new.weight_norms
+        updates, state = update(gradients, state, weights)
+        weights = optax.apply_updates(weights, updates)
+    for key in weights:
+        np.testing.assert_allclose(weights[key], ours[key], rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(state[1].momentum[key], slots["momentum"][key], rtol=1e-6, atol=1e-7)
+
+
+def test_lars_for_optax_asks_for_the_weights():
+    optimizer = lars(0.1)
+    with pytest.raises(ValueError, match="needs the weights"):
+        optimizer.update(jnp.ones((2, 2)), optimizer.init(jnp.ones((2, 2))))
+
+
+def test_the_caller_says_which_weights_are_adapted():
+    optimizer = lars(1.0, trust=0.5, weight_decay=0.0, adapted=lambda weight: False)
+    kernel = jnp.ones((2, 2))
+    updates, _ = optimizer.update(3 * kernel, optimizer.init(kernel), kernel)
+    np.testing.assert_array_equal(updates, -3 * kernel)

@@ -98,13 +98,20 @@ class LarsRule:
     prepares = needs_whole = False
 
     def __call__(self, weight, gradient, slots, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
+        step, slots = self.step(
+            weight, gradient, slots, rate=rate, adapted=adapted, weight_norm=weight_norm, gradient_norm=gradient_norm
+        )
+        return weight - step, slots
+
+    def step(self, weight, gradient, slots, *, rate, adapted, weight_norm, gradient_norm):  # type: ignore[no-untyped-def]
+        """What is taken from the weight, and the new slots."""
         trust = self.trust_ratio(weight_norm, gradient_norm, adapted)
         gradient = gradient + jnp.where(adapted, self.weight_decay, 0.0) * weight
         if self.scaled_momentum:
             momentum = self.momentum * slots["momentum"] + rate * trust * gradient
-            return weight - momentum, {"momentum": momentum}
+            return momentum, {"momentum": momentum}
         momentum = self.momentum * slots["momentum"] + gradient
-        return weight - rate * trust * momentum, {"momentum": momentum}
+        return rate * trust * momentum, {"momentum": momentum}
 
     def trust_ratio(self, weight_norm: Any, gradient_norm: Any, adapted: Any) -> jax.Array:
         denominator = gradient_norm + self.weight_decay * weight_norm

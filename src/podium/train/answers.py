@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 import jax
 import numpy as np
 
-from podium.data.input.prefetch import Feed, Fills
+from podium.data.input.ahead import Fills
+from podium.data.input.prefetch import Feed
 from podium.step.programs import Step
 from podium.step.state import State
 

@@ -6,9 +6,11 @@ import threading
 import jax
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
 from podium.data.dataset.shards import ImageSet
 from podium.data.input.device_batches import Loader
+from podium.data.input.host_batches import NumpyLoader
 from podium.data.input.loader import TrainLoader
 from podium.errors import UserError
 from podium.mesh import build_mesh
@@ -59,6 +61,38 @@ def test_a_mesh_of_your_own_takes_the_place_of_the_recipes(small_data):
     (batch,) = loader.steps(1)
     loader.close()
     assert {shard.data.shape for shard in batch["label"].addressable_shards} == {(8,)}
+
+
+@pytest.mark.parametrize(("spec", "held"), [(PartitionSpec("data"), 8), (PartitionSpec(), 16)])
+def test_any_sharding_of_the_examples_will_do(small_data, spec, held):
+    mesh = jax.make_mesh((2, 2), ("data", "model"), devices=jax.devices()[:4])
+    loader = Loader(small_data, RECIPE, NamedSharding(mesh, spec))
+    (batch,) = loader.steps(1)
+    loader.close()
+    np.testing.assert_array_equal(batch["image"], expected(small_data, 0)["image"])
+    assert {shard.data.shape for shard in batch["label"].addressable_shards} == {(held,)}
+
+
+def test_a_sharding_of_pixels_is_refused(small_data):
+    mesh = jax.make_mesh((2,), ("data",), devices=jax.devices()[:2])
+    with pytest.raises(UserError, match="more than the examples"):
+        Loader(small_data, RECIPE, NamedSharding(mesh, PartitionSpec(None, "data")))
+
+
+def test_numpy_programs_share_the_batches_of_training(small_data):
+    loaders = [NumpyLoader(small_data, RECIPE, part=part, parts=4) for part in range(4)]
+    for step, parts in enumerate(zip(range(2), *loaders, strict=False)):
+        whole = {name: np.concatenate([part[name] for part in parts[1:]]) for name in parts[1]}
+        for name, reference in expected(small_data, step).items():
+            np.testing.assert_array_equal(whole[name], reference)
+    for loader in loaders:
+        loader.close()
+
+
+@pytest.mark.parametrize(("part", "parts"), [(2, 2), (-1, 2), (0, 3)])
+def test_a_part_that_is_none_is_refused(small_data, part, parts):
+    with pytest.raises(UserError, match="parts must divide the batch"):
+        NumpyLoader(small_data, RECIPE, part=part, parts=parts)
 
 
 def test_whoever_breaks_off_leaves_no_thread_behind(loader):

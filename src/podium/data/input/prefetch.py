@@ -1,29 +1,20 @@
-"""Takes host batches to the devices ahead of time. One thread fills batches and starts their transfers; two batches are
-in flight while the devices compute. The consumer learns how long it was kept waiting, which is how the progress
-line can say whether the input or the compute is the bottleneck.
+"""Takes host batches to the devices ahead of time: the thread of `ahead` fills them and starts their transfers. The
+consumer learns how long it was kept waiting, which is how the progress line can say whether the input or the compute
+is the bottleneck.
 """
 
-import contextlib
-import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from podium.data.input.ahead import Ahead, Fills, filled
 from podium.data.input.loader import HostBatch
 from podium.recipe.batch import pack_images
 
-_IN_FLIGHT = 2
 _copiers = ThreadPoolExecutor(8, "podium-copy")  # its threads start when there is something to copy
-
-
-class Fills(Protocol):
-    def new_batch(self) -> HostBatch: ...
-    def fill(self, batch: HostBatch, index: int) -> None: ...
 
 
 def local_rows(sharding: NamedSharding, batch_global: int) -> np.ndarray:
@@ -37,7 +28,7 @@ def to_devices(
     """Starts the transfer of this host's part of a global batch, its images packed where that is asked for. On a CPU
     nothing is copied: the arrays *are* the buffers (whatever `may_alias` says), which is why their memory is used again
     only when JAX has let go of them."""
-    axis = len(sharding.spec) - 1
+    axis = _batch_axis(sharding)
 
     def one(name: str, host: np.ndarray) -> jax.Array:
         parts = []
@@ -50,7 +41,7 @@ def to_devices(
             lay_out = np.ascontiguousarray
         on_devices = placed(parts, pack_images if packed and name == "image" else lay_out)
         shape = list(on_devices[0].shape)
-        shape[axis] *= sharding.num_devices
+        shape[axis] *= batch_global // (last - first)
         return jax.make_array_from_single_device_arrays(tuple(shape), sharding, on_devices)
 
     return {name: one(name, host) for name, host in batch.items()}
@@ -73,7 +64,7 @@ def placed(
 
 def _parts(sharding: NamedSharding, batch_global: int) -> Iterator[tuple[jax.Device, tuple[int, int]]]:
     """Each device of this host with the [first, last) places of the batch that it holds."""
-    axis = len(sharding.spec) - 1
+    axis = _batch_axis(sharding)
     shape = (1,) * axis + (batch_global,)
     for device, index in sharding.addressable_devices_indices_map(shape).items():
         assert index is not None
@@ -81,7 +72,12 @@ def _parts(sharding: NamedSharding, batch_global: int) -> Iterator[tuple[jax.Dev
         yield device, (first, last)
 
 
-class Feed(Iterator[dict[str, jax.Array]]):
+def _batch_axis(sharding: NamedSharding) -> int:
+    """The axis that is split, the last that the sharding names; the first where nothing is split."""
+    return max(0, len(sharding.spec) - 1)
+
+
+class Feed(Ahead[dict[str, jax.Array]]):
     """Device batches for each index of `indices`, in order. Use it in a `with`, so that its thread ends."""
 
     def __init__(
@@ -93,53 +89,10 @@ class Feed(Iterator[dict[str, jax.Array]]):
         batch_global: int,
         packed: bool = False,
     ) -> None:
-        self._loader, self._indices, self._packed = loader, indices, packed
-        self._sharding, self._batch_global = sharding, batch_global
-        self._rows = local_rows(sharding, batch_global)
-        self._queue: queue.Queue[dict[str, jax.Array] | BaseException | None] = queue.Queue(_IN_FLIGHT)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="podium-feed", daemon=True)
-        self._thread.start()
+        rows = local_rows(sharding, batch_global)
 
-    def ready(self) -> bool:
-        """Whether the next batch is there already."""
-        return not self._queue.empty()
+        def on_devices(index: int) -> dict[str, jax.Array]:
+            batch = filled(loader, index)
+            return to_devices(batch, sharding, rows, batch_global=batch_global, packed=packed)
 
-    def __next__(self) -> dict[str, jax.Array]:
-        item = self._queue.get()
-        if item is None or isinstance(item, BaseException):
-            self._queue.put(item)  # so that asking again gives the same answer
-            raise StopIteration if item is None else item
-        return item
-
-    def __enter__(self) -> "Feed":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        while self._thread.is_alive():
-            with contextlib.suppress(queue.Empty):  # makes room for a thread that waits to put its last batch
-                self._queue.get_nowait()
-            self._thread.join(timeout=0.05)  # returns as soon as it has ended
-
-    def _run(self) -> None:
-        try:
-            for index in self._indices:
-                batch = self._loader.new_batch()
-                self._loader.fill(batch, index)
-                self._put(self._on_devices(batch))
-                if self._stopped.is_set():
-                    return
-            self._put(None)
-        except BaseException as error:  # reaches the consumer at its next request
-            self._put(error)
-
-    def _on_devices(self, batch: HostBatch) -> dict[str, jax.Array]:
-        return to_devices(batch, self._sharding, self._rows, batch_global=self._batch_global, packed=self._packed)
-
-    def _put(self, item: dict[str, jax.Array] | BaseException | None) -> None:
-        while not self._stopped.is_set():
-            try:
-                return self._queue.put(item, timeout=0.1)
-            except queue.Full:
-                continue
+        super().__init__(on_devices, indices)
