@@ -32,6 +32,7 @@ _LOOK_SECONDS = 0.02
 _WARNED = "ignore::pytest.PytestAssertRewriteWarning"  # as Hypothesis was loaded before pytest began
 _PASSED, _NOTHING_RUN = 0, 5  # pytest's exit codes
 _NO_VERDICT = 99
+_SAID = "pytest.txt"
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,15 @@ class _Job:
         process, status = os.waitpid(self.process, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if process else None
 
+    def said(self) -> str:
+        """The end of what pytest wrote."""
+        return (self.tree / _SAID).read_text(errors="replace")[-4000:]
+
 
 def judge(mutants: list[Mutant], folder: Path, *, at_once: int, minutes: float) -> Iterator[Verdict]:
     """Every mutant, once its tests were seen to pass without it; none is begun after so many minutes."""
     end = time.monotonic() + 60 * minutes
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # as conftest.py does, but JAX reads it when it is loaded
     for name in _LOADED:
         import_module(name)
     waiting: list[tuple[tuple[str, ...], Mutant | None]] = []
@@ -84,7 +90,9 @@ def judge(mutants: list[Mutant], folder: Path, *, at_once: int, minutes: float) 
             running.remove(job)
             free.append(job.tree)
             if code in (_NOTHING_RUN, _NO_VERDICT) or (job.mutant is None and code != _PASSED):
-                raise Mistake(f"{' '.join(job.tests)} ends with code {code}, {job.mutant or 'without any mutant'}")
+                raise Mistake(
+                    f"{' '.join(job.tests)} ends with code {code}, {job.mutant or 'without any mutant'}:\n{job.said()}"
+                )
             if job.mutant is None:
                 sound.add(job.tests)
             else:
@@ -118,9 +126,9 @@ def _start(tree: Path, tests: tuple[str, ...], mutant: Mutant | None) -> _Job:
 def _run(tree: Path, tests: tuple[str, ...]) -> int:
     import pytest
 
-    with open(os.devnull, "w") as nowhere:
+    with open(tree / _SAID, "w") as said:
         for descriptor in (1, 2):
-            os.dup2(nowhere.fileno(), descriptor)
+            os.dup2(said.fileno(), descriptor)
     os.chdir(tree)
     # Most programs are the same with and without a mistake.
     os.environ.setdefault("PODIUM_TEST_PROGRAMS", str(tree.parent / "programs"))
