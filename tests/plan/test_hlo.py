@@ -132,3 +132,27 @@ def test_a_sum_on_sparse_cores_is_a_collective_that_hides_behind_what_it_lets_ru
 def test_text_without_an_entry_is_an_error():
     with pytest.raises(ValueError):
         read_program("HloModule nothing")
+
+
+_LOOP = """HloModule jit_f, is_scheduled=true
+
+%body (c: (pred[], f32[8])) -> (pred[], f32[8]) {
+  %c = (pred[], f32[8]{0}) parameter(0)
+  %inside = f32[8]{0} fusion(%c), kind=kLoop, backend_config={"window_config":{"estimated_cycles":"300"}}
+  %sum = f32[1024]{0} all-reduce(%inside), replica_groups=[2,4]<=[8], to_apply=%add
+  ROOT %update = (pred[], f32[8]{0}) fusion(%sum), kind=kLoop, backend_config={"x":{"estimated_cycles":"20"}}
+}
+
+ENTRY %main (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  %before = f32[8]{0} fusion(%p), kind=kLoop, backend_config={"window_config":{"estimated_cycles":"1000"}}
+  %again = (pred[], f32[8]{0}) while(%before), condition=%test, body=%body
+  ROOT %after = f32[8]{0} fusion(%again), kind=kLoop, backend_config={"window_config":{"estimated_cycles":"4"}}
+}
+"""
+
+
+def test_a_loops_body_counts_once_in_its_place():
+    program = read_program(_LOOP)
+    assert (program.cycles, program.update_cycles) == (1324, 24)
+    assert [collective.bytes for collective in program.collectives] == [4096]

@@ -16,10 +16,8 @@ from jax import lax
 
 from podium.errors import UserError
 from podium.mesh import TILE_AXES
+from podium.models.attempt import NEAR, Attempt
 from podium.models.one_pass import moments, sum_both
-
-# A mean is near where its squared distance is at most so many variances: fp32 sums then keep the variance to some 1e-5.
-NEAR = 16.0
 
 
 class Groups(NamedTuple):
@@ -31,6 +29,8 @@ class Groups(NamedTuple):
     columns: int
     """How many columns of an image have their channels side by side in the last axis."""
     epsilon: float
+    repeats: bool = False
+    """Whether the step looks at the means that were found, and repeats itself about them where one was far."""
 
     def values(self, x: jax.Array) -> jax.Array:
         """[batch, …, channels] → fp32 [groups, values, channels]; one group is left without its axis, with which
@@ -106,6 +106,7 @@ class DistributedBatchNorm(nnx.Module):
         self.momentum = momentum
         self.epsilon = epsilon
         self.use_running_average = False  # what nnx.Module.train() and .eval() switch
+        self.attempt: Attempt | None = None
 
     def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
         """`mask` [batch] is 1 for examples that count towards the statistics and 0 for padding."""
@@ -114,7 +115,7 @@ class DistributedBatchNorm(nnx.Module):
             factor = self.scale[...] * lax.rsqrt(self.var[...] + self.epsilon)
             mean, factor, bias = (jnp.tile(row, columns) for row in (self.mean[...], factor, self.bias[...]))
             return ((x.astype(jnp.float32) - mean) * factor + bias).astype(x.dtype)
-        scale, bias, about = (vary_like(p[...], x) for p in (self.scale, self.bias, self.mean))
+        scale, bias, about = (vary_like(p, x) for p in (self.scale[...], self.bias[...], self.about()))
         y, mean, var = _normalize(self.groups(x), x, Beside(scale, bias, mask, about))
         self.move(mean, var)
         return y
@@ -122,10 +123,17 @@ class DistributedBatchNorm(nnx.Module):
     def groups(self, x: jax.Array) -> Groups:
         """The groups of `span` examples in a chip's batch, or the one that a tile shares."""
         in_batch, axes = _place(self.span, x.shape[0])
-        return Groups(in_batch, axes, x.shape[-1] // self.mean.shape[-1], self.epsilon)
+        repeats = in_batch == 1 and self.attempt is not None
+        return Groups(in_batch, axes, x.shape[-1] // self.mean.shape[-1], self.epsilon, repeats)
+
+    def about(self) -> jax.Array:
+        """[channels]: where the mean is expected."""
+        return self.mean[...] if self.attempt is None else self.attempt.about
 
     def move(self, mean: jax.Array, var: jax.Array) -> None:
         """Takes the statistics of this chip's groups [(groups,) channels] into the moving ones."""
+        if self.attempt is not None and mean.ndim == 1:
+            self.attempt.record(mean, var + self.epsilon)
         for moving, batch in ((self.mean, mean), (self.var, var)):
             of_batch = batch.reshape(-1, moving.shape[-1]).mean(axis=0)
             moving[...] = self.momentum * moving[...] + (1 - self.momentum) * of_batch
@@ -229,6 +237,8 @@ def _moments(
 
     def by_cases(values: jax.Array) -> tuple[jax.Array, jax.Array]:
         shift, m2 = sums(about)
+        if groups.repeats:
+            return about + shift, m2
         near = shift * shift <= NEAR * (m2 / at_least_one + groups.epsilon)
         return lax.cond(near.all(), lambda *found: found, again, about + shift, m2)
 

@@ -15,7 +15,8 @@ from flax import nnx
 from jax import lax
 
 from podium.models import native
-from podium.models.batch_norm import NEAR, DistributedBatchNorm, Groups, merge
+from podium.models.attempt import NEAR
+from podium.models.batch_norm import DistributedBatchNorm, Groups, merge
 
 
 def normalised(norm: Any, x: jax.Array, *, shortcut: jax.Array | None = None, relu: bool = True) -> jax.Array:

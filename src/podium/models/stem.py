@@ -34,7 +34,7 @@ def packed_stem(layer: nnx.Conv, norm: DistributedBatchNorm, images: jax.Array) 
         return _pool(nnx.relu(norm(_convolve(layer.kernel[...], images))))[0]
     sign = jnp.where(norm.scale[...] < 0, -1.0, 1.0)
     x = _convolve(layer.kernel[...] * sign, images)
-    scale, bias, about = (vary_like(p, x) for p in (norm.scale[...] * sign, norm.bias[...], norm.mean[...] * sign))
+    scale, bias, about = (vary_like(p, x) for p in (norm.scale[...] * sign, norm.bias[...], norm.about() * sign))
     y, mean, var = _normalize(norm.groups(x), x, Beside(scale, bias, None, about))
     norm.move(mean * sign, var)
     return y

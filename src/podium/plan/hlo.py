@@ -89,10 +89,28 @@ class Instruction:
 
 def entry_instructions(text: str) -> list[Instruction]:
     """The entry computation of a compiled module, in the order in which it runs."""
-    lines = text[text.index("\nENTRY ") :].splitlines()
-    found = [Instruction(**match.groupdict()) for line in lines if (match := _INSTRUCTION.match(line))]
+    found = _with_loops(_instructions(text[text.index("\nENTRY ") :]), text)
     groups = {name: _GROUPS.findall(body) for name, body in _SCATTERS.findall(text)}
     return _on_sparse_cores([_unfused(i, groups.get(i.calls or "", [])) for i in found], text)
+
+
+def _instructions(lines: str) -> list[Instruction]:
+    return [Instruction(**match.groupdict()) for line in lines.splitlines() if (match := _INSTRUCTION.match(line))]
+
+
+def _with_loops(instructions: list[Instruction], text: str) -> list[Instruction]:
+    """With the body of each loop in its place, as it runs once: the loop of a step goes round again only where batch
+    norm's means were far."""
+    read = []
+    for instruction in instructions:
+        body = re.search(r"body=%?([\w.\-]+)", instruction.rest) if instruction.opcode == "while" else None
+        start = re.search(rf"^%?{re.escape(body[1])} \(", text, re.MULTILINE) if body else None
+        if start is None:
+            read.append(instruction)
+        else:
+            lines = text[start.start() : text.index("\n}", start.start())]
+            read += _with_loops(_instructions(lines), text)
+    return read
 
 
 def _unfused(instruction: Instruction, groups: list[str]) -> Instruction:

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +15,23 @@ from jax.sharding import Mesh
 from podium import models
 from podium.errors import UserError
 from podium.mesh import is_cpu, is_gpu
+from podium.models.attempt import Attempt
+from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.freeze import keep_statistics
 from podium.recipe.schema import Recipe
 from podium.step.pixels import normalise_pixels
 from podium.step.state import Batch
 
 ModelFactory = Callable[[nnx.Rngs], nnx.Module]
+Means = dict[str, jax.Array]
+"""By a norm's place in the network."""
+
+
+class Found(NamedTuple):
+    means: Means
+    """Of this chip's tile."""
+    far: jax.Array
+    """Whether one of them is too far from where it was expected for the sums to be exact."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +48,31 @@ class Network:
 
     def forward(self, params: Any, stats: Any, batch: Batch, *, train: bool) -> tuple[jax.Array, Any]:
         """Logits in fp32, and the statistics after this batch."""
+        return self._run(self._model(params, stats, train=train), batch)
+
+    def expected_means(self, params: Any, stats: Any) -> Means:
+        """The moving means of the norms that take part in training, by the norm's place."""
+        return {name: norm.mean[...] for name, norm in _norms(self._model(params, stats, train=True))}
+
+    def attempt(self, params: Any, stats: Any, batch: Batch, *, about: Means) -> tuple[jax.Array, Any, Found]:
+        """The forward pass of training whose norms take their sums about these means, and what they have found."""
+        model = self._model(params, stats, train=True)
+        attempts = {name: Attempt(about[name]) for name, _ in _norms(model)}
+        for name, norm in _norms(model):
+            norm.attempt = attempts[name]
+        logits, stats = self._run(model, batch)
+        far = [attempt.far for attempt in attempts.values() if attempt.far is not None]
+        any_far = jnp.stack(far).any() if far else jnp.zeros((), bool)
+        return logits, stats, Found({name: attempt.about for name, attempt in attempts.items()}, any_far)
+
+    def _model(self, params: Any, stats: Any, *, train: bool) -> nnx.Module:
         model = nnx.merge(self.graph, params, stats, copy=True)
         model.train() if train else model.eval()
         if train:
             keep_statistics(self.recipe.model, model)
+        return model
+
+    def _run(self, model: Any, batch: Batch) -> tuple[jax.Array, Any]:
         with _multiplying(self.recipe, self.mesh):
             logits = model(normalise_pixels(batch["image"], self.recipe.data, batch.get("colour")))
         return logits.astype(jnp.float32), nnx.state(model, nnx.BatchStat)
@@ -56,6 +88,15 @@ def build_network(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = 
     network = Network(recipe, mesh, make_model, _graph(make_model))
     _check_logits(network)
     return network
+
+
+def _norms(model: nnx.Module) -> list[tuple[str, DistributedBatchNorm]]:
+    """Those that take statistics of the batch."""
+    return [
+        ("/".join(map(str, path)), part)
+        for path, part in nnx.iter_modules(model)
+        if isinstance(part, DistributedBatchNorm) and not part.use_running_average
+    ]
 
 
 def _check_logits(network: Network) -> None:

@@ -75,7 +75,9 @@ def build_step(
     """
     network = build_network(recipe, mesh, make_model)
     update = build_update(recipe, mesh, jax.eval_shape(network.initial), own=optimizer)
-    training = Training(recipe, network, optim.build_schedule(recipe), update)
+    training = Training(
+        recipe, network, optim.build_schedule(recipe), update, repeats=make_model is None and is_tpu(mesh)
+    )
     evaluation = Evaluation(network, update)
     everywhere, specs = replicated_sharding(mesh), update.specs
     steps_then_batch, batch_only = batch_sharding(mesh, leading=1), batch_sharding(mesh)

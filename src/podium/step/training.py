@@ -4,7 +4,8 @@ several steps in one program.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +18,20 @@ from podium.mesh import AXES, is_cpu
 from podium.recipe.schema import Recipe
 from podium.step.layer_rates import kept_statistics, without_gradients
 from podium.step.losses import cross_entropy, hits
-from podium.step.network import Network
+from podium.step.network import Means, Network
 from podium.step.state import Batch, Metrics, State
 from podium.step.update import WeightUpdate
+
+_ATTEMPTS = 8  # each brings the means near of at least one layer more; one that finds all of them near is the last
+_FAR = "far"
+
+
+class _Share(NamedTuple):
+    """What one chip has found: the sums over all chips are the real values."""
+
+    gradients: Any
+    stats: Any
+    metrics: Metrics
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,8 @@ class Training:
     network: Network
     learning_rate: optax.Schedule
     update: WeightUpdate
+    repeats: bool = False
+    """Whether a step is repeated where batch norm's means were far, instead of each norm's sums."""
 
     def start(self) -> State:
         """The state before the first step, in portable form."""
@@ -38,31 +52,65 @@ class Training:
         """Steps one after the other, over the leading axis of `batches`; metrics have that axis too."""
         if is_cpu(self.network.mesh):
             return self._unrolled(state, batches)
-        return lax.scan(self.train_one, state, batches)
+        return lax.scan(self.until_near if self.repeats else self.train_one, state, batches)
 
     def train_one(self, state: State, batch: Batch) -> tuple[State, Metrics]:
-        gradients, stats, metrics = self._accumulated(state, batch)
+        share, _ = self._accumulated(state, batch)
+        return self._updated(state, share)
+
+    def until_near(self, state: State, batch: Batch) -> tuple[State, Metrics]:
+        """`train_one` about the moving means; again about the means just found where one of them was far on any chip,
+        which is seldom. An attempt that is to be repeated changes nothing: the update writes what was there before."""
+
+        def attempt(
+            tried: jax.Array, state: State, about: list[Means]
+        ) -> tuple[State, Metrics, list[Means], jax.Array]:
+            share, found = self._accumulated(state, batch, about)
+            new, metrics = self._updated(state, share)
+            again = (metrics.pop(_FAR) > 0) & (tried < _ATTEMPTS - 1)
+            return jax.tree.map(partial(jnp.where, again), state, new), metrics, found, again
+
+        def body(carry: Any) -> Any:
+            _, tried, state, about, _ = carry
+            state, metrics, about, again = attempt(tried, state, about)
+            return again, tried + 1, state, about, metrics
+
+        expected = lax.pcast(self.network.expected_means(*self.update.trees(state)), AXES, to="varying")
+        about = [expected] * self.recipe.accumulate
+        shapes = jax.eval_shape(attempt, jnp.int32(0), state, about)[1]
+        no_metrics = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        _, _, state, _, metrics = lax.while_loop(
+            lambda carry: carry[0], body, (jnp.bool_(True), jnp.int32(0), state, about, no_metrics)
+        )
+        return state, metrics
+
+    def _updated(self, state: State, share: _Share) -> tuple[State, Metrics]:
         rate = jnp.asarray(self.learning_rate(state.step), jnp.float32)
-        updated = self.update(state, gradients, rate, others=(stats, metrics))
+        updated = self.update(state, share.gradients, rate, others=(share.stats, share.metrics))
         stats, metrics = updated.others
         stats = kept_statistics(self.recipe.model, self.update.trees(state)[1], stats)
         state = self.update.with_stats(replace(updated.state, step=state.step + 1), stats)
         return state, {**metrics, **updated.metrics, "learning_rate": rate}
 
-    def _accumulated(self, state: State, batch: Batch) -> tuple[Any, Any, Metrics]:
+    def _accumulated(self, state: State, batch: Batch, about: list[Means] | None = None) -> tuple[_Share, list[Means]]:
         """What `_backward` gives for the whole batch, from one part after the other. Each part starts from the same
-        statistics, and batch norm's spans do not cross parts, so the mean of their statistics is that of the whole."""
+        statistics, and batch norm's spans do not cross parts, so the mean of their statistics is that of the whole.
+        `about` has the means that each part expects, as spans of their own have means of their own."""
         count = self.recipe.accumulate
+        expected = about or [None] * count
         if count == 1:
-            return self._backward(state, batch)
+            share, means = self._backward(state, batch, expected[0])
+            return share, [means]
         self._check_parts(len(batch["label"]))
         parts = jax.tree.map(lambda whole: whole.reshape(count, -1, *whole.shape[1:]), batch)
-        total = self._backward(state, jax.tree.map(lambda part: part[0], parts))
+        total, means = self._backward(state, jax.tree.map(lambda part: part[0], parts), expected[0])
+        found = [means]
         for k in range(1, count):  # each waits for the one before, whose activations are then free
             part, total = lax.optimization_barrier((jax.tree.map(lambda p, k=k: p[k], parts), total))
-            total = jax.tree.map(jnp.add, total, self._backward(state, part))
-        gradients, stats, metrics = total
-        return gradients, jax.tree.map(lambda s: s / count, stats), metrics
+            share, means = self._backward(state, part, expected[k])
+            total = jax.tree.map(jnp.add, total, share)
+            found.append(means)
+        return total._replace(stats=jax.tree.map(lambda s: s / count, total.stats)), found
 
     def _check_parts(self, images: int) -> None:
         """Whether a chip's images can be cut into parts of whole batch-norm spans."""
@@ -73,25 +121,30 @@ class Training:
                 f"whole batch-norm spans of model.norm_span={span}; lower one of the two"
             )
 
-    def _backward(self, state: State, batch: Batch) -> tuple[Any, Any, Metrics]:
-        """This chip's share of the gradients, of the new statistics and of the metrics: their sums over all chips are
-        the real ones."""
+    def _backward(self, state: State, batch: Batch, about: Means | None) -> tuple[_Share, Means]:
+        """This chip's share for these images, and the means that batch norm has found where `about` has those that are
+        expected; the metrics then say too whether one was far."""
 
         params, before = self.update.trees(state)
 
-        def objective(params: Any) -> tuple[jax.Array, tuple[Any, Metrics]]:
+        def objective(params: Any) -> tuple[jax.Array, tuple[Any, Metrics, Means]]:
             params = without_gradients(self.recipe.model, params)
-            logits, stats = self.network.forward(params, before, batch, train=True)
+            if about is None:
+                logits, stats = self.network.forward(params, before, batch, train=True)
+                means, far = {}, {}
+            else:
+                logits, stats, found = self.network.attempt(params, before, batch, about=about)
+                means, far = found.means, {_FAR: found.far.astype(jnp.float32)}
             losses = cross_entropy(logits, batch["label"], self.recipe.label_smoothing)
             right = hits(logits, batch["label"], 1)
             metrics = {"loss": losses.sum(), "top1": right.sum(dtype=jnp.float32)}
             metrics = {name: total / self.recipe.batch_global for name, total in metrics.items()}
-            return metrics["loss"], (stats, metrics)
+            return metrics["loss"], (stats, metrics | far, means)
 
         # Parameters that vary by chip have gradients that do: summing them over the torus is then ours to do.
         varying = lax.pcast(params, AXES, to="varying")
-        gradients, (stats, metrics) = jax.grad(objective, has_aux=True)(varying)
-        return gradients, jax.tree.map(lambda s: s / self.network.mesh.size, stats), metrics
+        gradients, (stats, metrics, means) = jax.grad(objective, has_aux=True)(varying)
+        return _Share(gradients, jax.tree.map(lambda s: s / self.network.mesh.size, stats), metrics), means
 
     def _unrolled(self, state: State, batches: Batch) -> tuple[State, Metrics]:
         """`lax.scan` without its loop: XLA:CPU brings convolutions into the form that its fast kernels know only

@@ -1,0 +1,84 @@
+"""A TPU's step repeats itself where batch norm's means were far from the moving ones. Here CPU devices do, and are
+compared with the step whose norms mend their sums one by one, which is tested against NumPy."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from podium import optim
+from podium.mesh import batch_sharding, build_mesh
+from podium.models.attempt import Attempt
+from podium.recipe import torus
+from podium.recipe.reading import from_dict
+from podium.step.network import build_network
+from podium.step.training import Training
+from podium.step.update import build_update
+
+BATCH, SIZE, CLASSES = 16, 8, 5
+
+
+def recipe(update, span=8, accumulate=1):
+    return from_dict({
+        "epochs": 4, "batch_global": BATCH, "accumulate": accumulate, "steps_per_dispatch": 1,
+        "weight_update": update, "precision": "fp32",
+        "data": {"image_size": SIZE, "train_images": 320},
+        "model": {"name": "resnet8", "stem": "conv3", "classes": CLASSES, "norm_span": span, "last_scale": 0.5},
+        "optimizer": {"name": "lars", "learning_rate": 0.1},
+        "schedule": {"decay": "polynomial", "warmup_epochs": 0.0},
+    })  # fmt: skip
+
+
+def trained(r, moving_mean, *, repeats, optimizer=None):
+    """The state and metrics after one step on four chips, from moving means that are all `moving_mean`."""
+    mesh = build_mesh(torus.lay_out(torus.Shape(2, 2), BATCH, r.model.norm_span), jax.devices()[:4])
+    network = build_network(r, mesh)
+    update = build_update(r, mesh, jax.eval_shape(network.initial), own=optimizer)
+    training = Training(r, network, optim.build_schedule(r), update, repeats=repeats)
+    one = training.until_near if repeats else training.train_one
+    shares, everywhere = batch_sharding(mesh).spec, jax.sharding.PartitionSpec()
+
+    def step(state, batch):
+        state, metrics = one(update.resumed(state), batch)
+        return update.portable(state), metrics
+
+    start = training.start()
+    means = jax.tree.map_with_path(
+        lambda path, s: s + moving_mean if "mean" in jax.tree_util.keystr(path) else s, start.stats
+    )
+    rng = np.random.default_rng(0)
+    batch = {
+        "image": rng.integers(0, 256, (BATCH, SIZE, SIZE, 3), dtype=np.uint8),
+        "label": rng.integers(0, CLASSES, BATCH, dtype=np.int32),
+    }
+    mapped = jax.shard_map(step, mesh=mesh, in_specs=(everywhere, shares), out_specs=everywhere)
+    return jax.device_get(jax.jit(mapped)(replace(start, stats=means), batch))
+
+
+@pytest.mark.parametrize(
+    ("r", "moving_mean", "optimizer"),
+    [
+        (recipe("replicated"), 0.0, None),
+        (recipe("replicated"), 3000.0, None),
+        (recipe("replicated", span=2), 3000.0, None),
+        (recipe("sharded", span=2, accumulate=2), 3000.0, None),
+        (recipe("replicated"), 3000.0, optax.sgd(0.1, momentum=0.9)),
+    ],
+    ids=["near", "far", "far, several groups a chip", "far, sharded, in parts", "far, own optimizer"],
+)
+def test_a_repeated_step_is_the_step_whose_norms_mend_their_sums(r, moving_mean, optimizer):
+    want, got = (trained(r, moving_mean, repeats=repeats, optimizer=optimizer) for repeats in (False, True))
+    assert int(got[0].step) == 1
+    for (path, a), b in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=jax.tree_util.keystr(path))
+
+
+def test_what_is_not_a_number_is_not_far():
+    """Else a run that diverges would repeat its steps, instead of saying so."""
+    for mean, far in (([3.9, 0.0], False), ([4.1, 0.0], True), ([jnp.nan, 0.0], False)):
+        attempt = Attempt(jnp.zeros(2))
+        attempt.record(jnp.array(mean), jnp.ones(2))
+        assert bool(attempt.far) is far
