@@ -3,6 +3,7 @@ gradients, batch-norm statistics and metrics summed over the torus and the weigh
 several steps in one program.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -97,7 +98,7 @@ class Training:
         statistics, and batch norm's spans do not cross parts, so the mean of their statistics is that of the whole.
         `about` has the means that each part expects, as spans of their own have means of their own."""
         count = self.recipe.accumulate
-        expected = about or [None] * count
+        expected: Sequence[Means | None] = about or [None] * count
         if count == 1:
             share, means = self._backward(state, batch, expected[0])
             return share, [means]
