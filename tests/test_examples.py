@@ -8,7 +8,7 @@ import pytest
 import podium
 
 WITH_EXAMPLES = {
-    "DistributedBatchNorm", "ImageSet", "Limits", "Loader", "NumpyLoader", "Recipe", "build_norm", "build_step",
+    "DistributedBatchNorm", "ImageSet", "Limits", "Loader", "NumpyLoader", "Own", "Recipe", "build_norm", "build_step",
     "lars", "load_recipe", "open_run", "prepare", "recipe_mesh", "train_recipe",
 }  # fmt: skip
 

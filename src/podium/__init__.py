@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # for type checkers; read as text, it is also the table of wh
     from podium.step.programs import build_step as build_step
     from podium.train.run import Limits as Limits
     from podium.train.run import train_recipe as train_recipe
+    from podium.train.setup import Own as Own
     from podium.train.trained_model import open_run as open_run
 
     __version__: str

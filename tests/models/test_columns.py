@@ -33,7 +33,7 @@ def test_a_folded_kernel_gives_the_plain_result_side_by_side(taps, places):
     inputs, outputs = places
     x, kernel = numbers(2, ROWS, COLUMNS, C_IN), numbers(taps, taps, C_IN, C_OUT, seed=1)
     folded, around = fold(kernel, 1, places, before=symmetric(taps)[0])
-    y = convolution(side_by_side(x, inputs), folded, (1, 1), (symmetric(taps), around))
+    y = convolution(side_by_side(x, inputs), folded, pads=(symmetric(taps), around))
     expected = plain(x, kernel, (1, inputs // outputs))
     np.testing.assert_allclose(y, side_by_side(expected, outputs), rtol=1e-5, atol=1e-5)
 

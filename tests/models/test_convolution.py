@@ -1,5 +1,6 @@
 """The native convolutions against sums in fp64, for every instruction set that this processor has."""
 
+from functools import partial
 from itertools import product
 
 import jax
@@ -106,7 +107,9 @@ def test_values_and_gradients_are_those_of_fp64(shape, isa):
 
     @jax.jit
     def ours(x, kernel, dy):
-        y, backward = jax.vjp(lambda x, kernel: convolve(x, kernel, exact.stride, exact.padding), x, kernel)
+        y, backward = jax.vjp(
+            lambda x, kernel: convolve(x, kernel, stride=exact.stride, padding=exact.padding), x, kernel
+        )
         return y, *backward(dy)
 
     for ours_, exact_ in zip(ours(exact.x, exact.kernel, exact.dy), exact.results(), strict=True):
@@ -121,7 +124,7 @@ def test_random_shapes_agree():
         channels = [int(c) for c in rng.choice([1, 2, 3, 7, 16, 24, 32, 47, 64, 100], 2)]
         pads = tuple((int(a), int(b)) for a, b in rng.integers(0, taps, (2, 2)))
         exact = _Exact((int(rng.integers(1, 5)), h, w, *channels, taps, int(rng.integers(1, 4)), pads), seed)
-        y, backward = jax.vjp(lambda x, k, e=exact: convolve(x, k, e.stride, e.padding), exact.x, exact.kernel)
+        y, backward = jax.vjp(partial(convolve, stride=exact.stride, padding=exact.padding), exact.x, exact.kernel)
         for ours, right in zip((y, *backward(exact.dy)), exact.results(), strict=True):
             _assert_close(ours, right)
 
@@ -129,7 +132,7 @@ def test_random_shapes_agree():
 def test_the_same_bits_on_every_run_and_beside_others():
     """Sums are cut by shape, never by the number of threads: eight chips that share them give the bits of one."""
     exact = _Exact((16, 15, 15, 48, 48, 3, 1, "SAME"))
-    ours = jax.jit(jax.grad(lambda k, x: (convolve(x, k, 1, "SAME") ** 2).sum()))
+    ours = jax.jit(jax.grad(lambda k, x: (convolve(x, k, padding="SAME") ** 2).sum()))
     alone = np.asarray(ours(exact.kernel, exact.x))
     mesh = jax.make_mesh((8,), ("chips",))
     each = jax.shard_map(
@@ -191,7 +194,7 @@ def test_rematerialised_layers_give_the_same_gradient():
     exact = _Exact((4, 9, 9, 16, 16, 3, 1, "SAME"))
 
     def loss(kernel, x):
-        return jnp.sin(convolve(convolve(x, kernel, 1, "SAME"), kernel, 1, "SAME")).sum()
+        return jnp.sin(convolve(convolve(x, kernel, padding="SAME"), kernel, padding="SAME")).sum()
 
     plain, again = (jax.jit(jax.grad(f))(exact.kernel, exact.x) for f in (loss, jax.checkpoint(loss)))
     np.testing.assert_allclose(plain, again, rtol=1e-5, atol=1e-3)

@@ -5,7 +5,7 @@ import pytest
 from flax import nnx
 from tests.support.small_runs import small_recipe
 
-from podium import train_recipe
+from podium import Limits, Own, train_recipe
 from podium.report import events
 
 
@@ -40,7 +40,7 @@ def trained(data, run, variant, from_step=None):
     optimizer = {"name": "lars", "learning_rate": 1.0, "trust": 0.02, "variant": variant}
     recipe, heard = small_recipe(optimizer=optimizer), UntilSix()
     with pytest.raises(Crash):
-        train_recipe(recipe, data, run, make_model=Linear, listener=heard, from_step=from_step)
+        train_recipe(recipe, data, run, own=Own(Linear), listener=heard, limits=Limits(from_step=from_step))
     return heard
 
 

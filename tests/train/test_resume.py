@@ -244,9 +244,9 @@ def test_a_run_that_explodes_keeps_good_checkpoints_and_says_how_to_go_back(smal
     with pytest.raises(UserError, match=r"holds a different run \(schedule.factor 1e\+30 → 0.1\)"):
         train_recipe(gentle, small_data, run)
     with pytest.raises(UserError, match="has no checkpoint of --from-step 5; kept are 4, 8"):
-        train_recipe(gentle, small_data, run, from_step=5)
+        train_recipe(gentle, small_data, run, limits=Limits(from_step=5))
     heard = Heard()
-    train_recipe(gentle, small_data, run, listener=heard, from_step=4)
+    train_recipe(gentle, small_data, run, listener=heard, limits=Limits(from_step=4))
     assert heard.of(events.Started)[0].first_step == 4
     assert [line["step"] for line in lines_of(run) if line["event"] == "train"] == list(range(1, 25))
 
@@ -254,9 +254,9 @@ def test_a_run_that_explodes_keeps_good_checkpoints_and_says_how_to_go_back(smal
 def test_going_back_is_done_once_however_often_the_command_is_repeated(whole, small_data, tmp_path):
     run = crashed(small_data, tmp_path / "run", 15)
     with pytest.raises(Crash):
-        train_recipe(small_recipe(), small_data, run, listener=At(11, crash), from_step=4)
+        train_recipe(small_recipe(), small_data, run, listener=At(11, crash), limits=Limits(from_step=4))
     heard = Heard()
-    summary = train_recipe(small_recipe(), small_data, run, listener=heard, from_step=4)
+    summary = train_recipe(small_recipe(), small_data, run, listener=heard, limits=Limits(from_step=4))
     assert heard.of(events.Started)[0].first_step == 8
     assert summary.weights_hash == whole[1].weights_hash
 

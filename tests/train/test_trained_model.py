@@ -4,6 +4,7 @@ import io
 from functools import partial
 
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 from PIL import Image
@@ -16,6 +17,7 @@ from podium.data.prepare import prepare
 from podium.errors import UserError
 from podium.models import build_norm
 from podium.train.run import train_recipe
+from podium.train.setup import Own
 from podium.train.trained_model import _pixels, open_run
 
 pytestmark = pytest.mark.slow
@@ -95,10 +97,17 @@ class OwnNet(nnx.Module):
         return self.classifier(nnx.relu(self.norm(self.conv(x))).mean((1, 2)))
 
 
-def test_a_network_of_ones_own_is_trained_and_opened_and_no_other_in_its_place(small_data, tmp_path):
+def test_a_network_and_an_optimizer_of_ones_own_are_trained_and_opened_and_no_other_in_its_place(small_data, tmp_path):
     recipe, run = small_recipe(), tmp_path / "run"
     own, wider = (partial(OwnNet, build_norm(recipe.model), width) for width in (8, 9))
-    summary = train_recipe(recipe, small_data, run, make_model=own)
+    rates = []
+
+    def descent(rate):
+        rates.append(rate)
+        return optax.sgd(rate)
+
+    summary = train_recipe(recipe, small_data, run, own=Own(own, descent))
+    assert rates, "the optimizer was not made"
     assert open_run(run, own).evaluate().top1 == summary.accuracy
     for another in (None, wider):
         line = r"checkpoints/24 belongs to a different network; .* open_run\('.*', make_model\)"

@@ -41,8 +41,7 @@ def train(command: Train) -> dict[str, Any]:
         run,
         weights=command.weights,
         listener=events.Broadcast(terminal, *_trackers(command, recipe, run)),
-        from_step=command.from_step,
-        limits=Limits(max_minutes, command.stall_minutes),
+        limits=Limits(max_minutes, command.stall_minutes, command.from_step),
     )
     return asdict(summary)
 

@@ -62,25 +62,25 @@ def convolve(layer: nnx.Conv, x: jax.Array) -> jax.Array:
     if columns == 1 and native.serves(x, kernel):  # on a CPU, where the layer's own way is fast
         return layer(x)
     if layer.strides == 2 and layer.kernel_size == (1, 1):
-        return convolution(x[:, ::2, :: 2 // columns, : layer.in_features], kernel, (1, 1), ((0, 0), (0, 0)))
+        return convolution(x[:, ::2, :: 2 // columns, : layer.in_features], kernel, pads=((0, 0), (0, 0)))
     if columns == 1:
         return layer(x)
     rows, before = symmetric(kernel.shape[0]), symmetric(kernel.shape[1])[0]
     if layer.strides == 1:
         kernel, around = fold(kernel, 1, (columns, columns), before=before)
-        return convolution(x, kernel, (1, 1), (rows, around))
+        return convolution(x, kernel, pads=(rows, around))
     kernel, around = fold(kernel, 1, (columns, columns // 2), before=before)
     return _every_second_row(x, kernel.astype(x.dtype), (rows, around))
 
 
-def convolution(x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads) -> jax.Array:
+def convolution(x: jax.Array, kernel: jax.Array, strides: tuple[int, int] = (1, 1), *, pads: Pads) -> jax.Array:
     return lax.conv_general_dilated(x, kernel.astype(x.dtype), strides, pads, dimension_numbers=_DIMENSIONS)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2,))
 def _every_second_row(x: jax.Array, kernel: jax.Array, pads: Pads) -> jax.Array:
     """A convolution with stride 2 down the rows, whose gradient treats even and odd rows apart."""
-    return convolution(x, kernel, (2, 1), pads)
+    return convolution(x, kernel, (2, 1), pads=pads)
 
 
 def _rows_forward(x: jax.Array, kernel: jax.Array, pads: Pads) -> tuple[jax.Array, Any]:
@@ -97,13 +97,13 @@ def _rows_backward(pads: Pads, residuals: Any, dy: jax.Array) -> tuple[jax.Array
         part = kernel[(parity + before) % 2 :: 2]
         first = ((parity + before) % 2 - parity - before) // 2
         around = (-first, first + len(part) - 1)
-        return jax.vjp(lambda rows: convolution(rows, part, (1, 1), (around, columns)), x[:, parity::2])[1](dy)[0]
+        return jax.vjp(lambda rows: convolution(rows, part, pads=(around, columns)), x[:, parity::2])[1](dy)[0]
 
     zero = jnp.zeros((), dy.dtype)
     even, odd = (
         lax.pad(of_rows(parity), zero, ((0, 0, 0), (parity, 1 - parity, 1), (0, 0, 0), (0, 0, 0))) for parity in (0, 1)
     )
-    (dkernel,) = jax.vjp(lambda kernel: convolution(x, kernel, (2, 1), pads), kernel)[1](dy)
+    (dkernel,) = jax.vjp(lambda kernel: convolution(x, kernel, (2, 1), pads=pads), kernel)[1](dy)
     return even + odd, dkernel
 
 

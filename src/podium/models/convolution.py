@@ -27,10 +27,10 @@ class Conv(nnx.Conv):
         if not native.serves(inputs, kernel):
             return super().__call__(inputs, out_sharding)
         stride = self.strides if isinstance(self.strides, int) else 1
-        return convolve(inputs, kernel, stride, self.padding)
+        return convolve(inputs, kernel, stride=stride, padding=self.padding)
 
 
-def convolve(x: jax.Array, kernel: jax.Array, stride: int, padding: Any) -> jax.Array:
+def convolve(x: jax.Array, kernel: jax.Array, *, stride: int = 1, padding: Any) -> jax.Array:
     """[n, h, w, c] by [kh, kw, c, k], both fp32; `padding` as `lax.conv_general_dilated` has it."""
     size, taps = x.shape[1:3], kernel.shape[:2]
     pads = lax.padtype_to_pads(size, taps, (stride, stride), padding) if isinstance(padding, str) else padding

@@ -32,7 +32,7 @@ def _native(norm: DistributedBatchNorm, x: jax.Array, shortcut: jax.Array | None
     rows = x.reshape(-1, x.shape[-1])
     scale, bias, about, rows = native.vary_alike(norm.scale[...], norm.bias[...], norm.mean[...], rows)
     beside = None if shortcut is None else shortcut.reshape(rows.shape)
-    y, mean, var = _normalise(_How(norm.groups(x), relu), rows, beside, _Parameters(scale, bias, about))
+    y, mean, var = _normalise(_How(norm.groups(x), relu), _Inputs(rows, beside), _Parameters(scale, bias, about))
     norm.move(mean, var)
     return y.reshape(x.shape)
 
@@ -42,6 +42,11 @@ class _How(NamedTuple):
     relu: bool
 
 
+class _Inputs(NamedTuple):
+    x: jax.Array
+    shortcut: jax.Array | None
+
+
 class _Parameters(NamedTuple):
     scale: jax.Array
     bias: jax.Array
@@ -49,16 +54,14 @@ class _Parameters(NamedTuple):
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _normalise(
-    how: _How, x: jax.Array, shortcut: jax.Array | None, parameters: _Parameters
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _normalise(how: _How, inputs: _Inputs, parameters: _Parameters) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Of [rows, channels]: the result, and each group's mean and variance [groups, channels]; no gradient flows through
     these."""
-    return _forward(how, x, shortcut, parameters)[0]
+    return _forward(how, inputs, parameters)[0]
 
 
-def _forward(how: _How, x: jax.Array, shortcut: jax.Array | None, parameters: _Parameters) -> tuple[Any, Any]:
-    scale, bias, about = parameters
+def _forward(how: _How, inputs: _Inputs, parameters: _Parameters) -> tuple[Any, Any]:
+    (x, shortcut), (scale, bias, about) = inputs, parameters
     count, mean, m2 = _moments(how.groups, x, about)
     if how.groups.axes:
         count, mean, m2 = merge(lax.all_gather(jnp.concatenate([count, mean, m2], -1), how.groups.axes))
@@ -71,7 +74,7 @@ def _forward(how: _How, x: jax.Array, shortcut: jax.Array | None, parameters: _P
     return (y, mean, var), (x, kept, shortcut is not None, constants, inverse, count)
 
 
-def _backward(how: _How, residuals: Any, gradients: Any) -> tuple[jax.Array, jax.Array | None, _Parameters]:
+def _backward(how: _How, residuals: Any, gradients: Any) -> tuple[_Inputs, _Parameters]:
     x, y, has_shortcut, constants, inverse, count = residuals
     dy, relu = gradients[0], how.relu
     if y is not None:  # where relu's zeros were depends on the shortcut too, which gets this gradient as well
@@ -84,7 +87,7 @@ def _backward(how: _How, residuals: Any, gradients: Any) -> tuple[jax.Array, jax
     more = jnp.stack([mean_dy, mean_dy_x * inverse], axis=1)
     dx = native.call("norm_gradient", x.shape, x, jnp.concatenate([constants, more], 1), dy, numbers=(relu,))
     dbias, dscale = sums.sum(0)
-    return dx, dy if has_shortcut else None, _Parameters(dscale, dbias, jnp.zeros_like(dbias))
+    return _Inputs(dx, dy if has_shortcut else None), _Parameters(dscale, dbias, jnp.zeros_like(dbias))
 
 
 _normalise.defvjp(_forward, _backward)

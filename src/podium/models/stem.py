@@ -47,7 +47,7 @@ def _convolve(kernel: jax.Array, images: jax.Array) -> jax.Array:
     kernel, columns = fold(kernel, 1, (PACKED_COLUMNS, _QUAD), before=before)
     kernel, rows = fold(kernel, 0, (PACKED_ROWS, 1), before=before)
     even_first = kernel.reshape(*kernel.shape[:3], 2, 2, -1).swapaxes(3, 4).reshape(kernel.shape)
-    return convolution(images, even_first, (1, 1), (rows, columns))
+    return convolution(images, even_first, pads=(rows, columns))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

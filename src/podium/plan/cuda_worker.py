@@ -8,12 +8,17 @@ import sys
 import time
 from typing import Any, TextIO
 
+import jax
+from jax.experimental import topologies
+
+from podium.mesh import build_mesh, in_wire_order
 from podium.plan.cuda_target import target_config
 from podium.plan.gpu_hlo import Peaks, prices_of, program_to_json, read_gpu_program
 from podium.plan.libtpu_worker import memory_bytes
 from podium.plan.machines import parse_pod
 from podium.recipe.reading import from_dict
 from podium.recipe.torus import Shape, lay_out
+from podium.step.programs import batch_shapes, build_step
 
 _ESTIMATES = {"xla_gpu_collect_cost_model_stats": True}
 _WITHOUT_ESTIMATES = ("a100",)
@@ -24,10 +29,6 @@ def main(given: TextIO, told: TextIO) -> None:
 
     def say(**message: Any) -> None:
         print(json.dumps(message), file=told, flush=True)
-
-    say(stage="starting JAX")
-    # Only now: JAX takes seconds to start, and who waits is told so before.
-    import jax
 
     pod = parse_pod(request["topology"])
     priced = pod.chip.name not in _WITHOUT_ESTIMATES
@@ -62,12 +63,6 @@ def main(given: TextIO, told: TextIO) -> None:
 
 def _compile(request: dict[str, Any], *, hopper: bool, options: dict[str, Any]) -> Any:
     """The step on devices as the plugin describes them: one partition for each host, as in a live cluster."""
-    import jax
-    from jax.experimental import topologies
-
-    from podium.mesh import build_mesh, in_wire_order
-    from podium.step.programs import batch_shapes, build_step
-
     pod, recipe = parse_pod(request["topology"]), from_dict(request["recipe"])
     target, shape = target_config(pod.chip.name, hopper=hopper), f"{pod.shape[0]}x1x{pod.shape[1]}"
     described = topologies.get_topology_desc(platform="cuda", target_config=target, topology=shape)

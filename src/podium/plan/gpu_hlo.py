@@ -71,7 +71,7 @@ def read_gpu_program(text: str, peaks: Peaks, *, gpus_per_host: int, prices: Pri
     """The entry computation of a compiled module. `prices` stand in where the compiler gives none."""
     instructions = entry_instructions(text)
     types = {instruction.name: instruction.type for instruction in instructions}
-    loads = [_load(instruction, types, peaks, prices or {}) for instruction in instructions]
+    loads = [_load(instruction, types, peaks=peaks, prices=prices or {}) for instruction in instructions]
     convolutions = [k for k, instruction in enumerate(instructions) if _is_convolution(instruction)]
     last = convolutions[-1] if convolutions else -1
     return GpuProgram(
@@ -89,7 +89,7 @@ def prices_of(text: str) -> Prices:
     return {(i.op_name, i.type): us for i in entry_instructions(text) if (us := _estimate_us(i)) is not None}
 
 
-def _load(instruction: Instruction, types: dict[str, str], peaks: Peaks, prices: Prices) -> Load:
+def _load(instruction: Instruction, types: dict[str, str], *, peaks: Peaks, prices: Prices) -> Load:
     if instruction.opcode in _FREE or is_collective(instruction) or instruction.is_done:
         return Load()
     if _is_convolution(instruction):

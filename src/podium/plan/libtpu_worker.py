@@ -11,12 +11,18 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TextIO
 
+import jax
+from jax.experimental import topologies
+
+from podium.mesh import build_mesh, in_wire_order
 from podium.plan.hlo import read_program
 from podium.plan.machines import parse_pod
 from podium.plan.operations import read_operations
 from podium.plan.peer import peer_from_json
+from podium.plan.peer_step import build_peer
 from podium.recipe.reading import from_dict
 from podium.recipe.torus import Shape, lay_out
+from podium.step.programs import batch_shapes, build_step
 
 
 def main(given: TextIO, told: TextIO) -> None:
@@ -24,10 +30,6 @@ def main(given: TextIO, told: TextIO) -> None:
 
     def say(**message: Any) -> None:
         print(json.dumps(message), file=told, flush=True)
-
-    say(stage="starting JAX")
-    # Only now: JAX takes seconds to start, and who waits is told so before.
-    import jax
 
     say(stage=f"tracing the training step for {request['topology']}")
     began = time.perf_counter()
@@ -48,10 +50,6 @@ def main(given: TextIO, told: TextIO) -> None:
 
 def _lower(request: dict[str, Any]) -> Any:
     """The step that was asked for, traced for the described pod."""
-    from jax.experimental import topologies
-
-    from podium.mesh import build_mesh, in_wire_order
-
     pod = parse_pod(request["topology"])
     # On a v4 the two cores of a chip run as one, as on Google's cloud.
     options = {"chip_config_name": "megacore"} if pod.chip.name == "v4" else {}
@@ -64,18 +62,12 @@ def _lower(request: dict[str, Any]) -> Any:
 
 
 def _lower_recipe(request: dict[str, Any], mesh_for: Callable[[int, int], Any]) -> Any:
-    import jax
-
-    from podium.step.programs import batch_shapes, build_step
-
     recipe = from_dict(request["recipe"])
     step = build_step(recipe, mesh_for(recipe.batch_global, recipe.model.norm_span))
     return step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step, steps=1))
 
 
 def _lower_peer(request: dict[str, Any], mesh_for: Callable[[int, int], Any]) -> Any:
-    from podium.plan.peer_step import build_peer
-
     peer = peer_from_json(request["peer"])
     # Where the whole batch shares its statistics, any tiles will do: the peer then names all axes.
     step = build_peer(peer, mesh_for(peer.batch_global, peer.norm_span or 1))

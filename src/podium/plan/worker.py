@@ -20,6 +20,7 @@ def ask(module: str, request: dict[str, Any], environment: dict[str, str], *, st
     """Sends the request as JSON on stdin, reads lines of JSON, and returns the last word: a result, or why there is
     none."""
     answer: dict[str, Any] = {}
+    stage("starting JAX")  # which takes seconds
     with tempfile.TemporaryFile("w+") as errors:
         worker = subprocess.Popen(
             [sys.executable, "-m", module],

@@ -71,7 +71,7 @@ def weave(torus: Woven) -> tuple[Route, ...]:
     tick = 0
     while not has.all():
         for route, direction in enumerate(_assignment(has, ways, tick)):
-            gathers[route].append(_pass_on(has[route], ways[direction], lines[direction // 2], offsets))
+            gathers[route].append(_pass_on(has[route], ways[direction], line=lines[direction // 2], offsets=offsets))
         tick += 1
     return tuple(Route(tuple(map(_backwards, reversed(ticks))), np.arange(nodes)) for ticks in gathers)
 
@@ -119,7 +119,7 @@ def _assignment(has: np.ndarray, ways: np.ndarray, tick: int) -> tuple[int, ...]
     return max(turned, key=lambda chosen: learn[of_routes, list(chosen)].sum())
 
 
-def _pass_on(has: np.ndarray, to: np.ndarray, line: np.ndarray, offsets: np.ndarray) -> Tick:
+def _pass_on(has: np.ndarray, to: np.ndarray, *, line: np.ndarray, offsets: np.ndarray) -> Tick:
     """One tick of one route of the all-gather: every node sends a row that its neighbour lacks, one whose owner lies
     on a line (along this tick's axis) of which the neighbour has least. A line that is full is of no more use, so they
     fill evenly."""

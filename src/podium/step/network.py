@@ -83,7 +83,7 @@ def build_network(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = 
     if make_model is None:
         models.check(recipe.model, recipe.data.image_size)
         dtype = convolution_dtype(recipe, mesh)
-        make_model = partial(_make_model, recipe, dtype, is_gpu(mesh))
+        make_model = partial(_make_model, recipe, dtype=dtype, on_gpu=is_gpu(mesh))
         return Network(recipe, mesh, make_model, _graph(make_model))
     network = Network(recipe, mesh, make_model, _graph(make_model))
     _check_logits(network)
@@ -115,7 +115,7 @@ def _check_logits(network: Network) -> None:
         )
 
 
-def _make_model(recipe: Recipe, dtype: Any, on_gpu: bool, rngs: nnx.Rngs) -> nnx.Module:
+def _make_model(recipe: Recipe, rngs: nnx.Rngs, *, dtype: Any, on_gpu: bool) -> nnx.Module:
     return models.build_model(recipe.model, recipe.model.classes, dtype, on_gpu=on_gpu, rngs=rngs)
 
 

@@ -89,12 +89,14 @@ def build_step(
         init=jax.jit(lambda: resumed(training.start()), out_shardings=laid_out),
         portable=jax.jit(portable, out_shardings=everywhere),
         resumed=jax.jit(resumed, out_shardings=laid_out),
-        train=on_every_chip(training.dispatch, (specs, steps_then_batch.spec), out_specs=(specs, P()), donate=(0,)),
-        evaluate=on_every_chip(evaluation.add, (specs, P(), batch_only.spec), out_specs=P()),
+        train=on_every_chip(
+            training.dispatch, in_specs=(specs, steps_then_batch.spec), out_specs=(specs, P()), donate=(0,)
+        ),
+        evaluate=on_every_chip(evaluation.add, in_specs=(specs, P(), batch_only.spec), out_specs=P()),
         zero_totals=jax.jit(evaluation.zero_totals, out_shardings=everywhere),
         predict=jax.jit(evaluation.predict),
         packed=make_model is None and packs_images(recipe, on_tpu=is_tpu(mesh)),
-        answer=on_every_chip(evaluation.predict, (specs, batch_only.spec), out_specs=batch_only.spec),
+        answer=on_every_chip(evaluation.predict, in_specs=(specs, batch_only.spec), out_specs=batch_only.spec),
         train_batches=steps_then_batch,
         eval_batches=batch_only,
         everywhere=everywhere,
@@ -105,8 +107,8 @@ def _on_every_chip(
     mesh: Mesh,
     options: dict[str, Any],
     f: Callable[..., Any],
-    in_specs: Any,
     *,
+    in_specs: Any,
     out_specs: Any,
     donate: tuple[int, ...] = (),
 ) -> Any:

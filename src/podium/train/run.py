@@ -10,14 +10,12 @@ from pathlib import Path
 
 from podium.data.prepare.locate import locate
 from podium.host.files import reporting
-from podium.optim import OwnOptimizer
 from podium.processes import agree
 from podium.processes.join import is_first
 from podium.recipe.schema import Recipe
 from podium.report import events
 from podium.report.files import JsonLines, TensorBoard
 from podium.report.starts import Starts
-from podium.step.network import ModelFactory
 from podium.train import run_directory
 from podium.train.loop import TrainingLoop, evaluation_steps
 from podium.train.setup import AlreadyFinished, Own, Setup, set_up
@@ -27,7 +25,7 @@ from podium.train.watchdog import Watchdog
 
 @dataclass(frozen=True)
 class Limits:
-    """When a run ends before its last step.
+    """Between which points a run goes, where not from its last checkpoint to its last step.
 
     >>> from podium import Limits
     >>> limits = Limits(max_minutes=50)  # for train_recipe(recipe, data, run, limits=limits)
@@ -39,6 +37,8 @@ class Limits:
     """From the call of `train_recipe` on: the run saves and ends within so many minutes."""
     stall_minutes: float = 10.0
     """A run in which nothing has moved for so long ends its process."""
+    from_step: int | None = None
+    """The checkpoint that the run goes back to, if not the last one; it may then take a different course."""
 
 
 _USUAL_LIMITS = Limits()
@@ -50,10 +50,8 @@ def train_recipe(
     run: str | Path | None = None,
     *,
     weights: str | Path | None = None,
-    make_model: ModelFactory | None = None,
-    optimizer: OwnOptimizer | None = None,
+    own: Own | None = None,
     listener: events.Listener | None = None,
-    from_step: int | None = None,
     limits: Limits = _USUAL_LIMITS,
 ) -> events.Summary:
     """Trains `recipe` on `data`, keeping everything of the run in the directory `run`.
@@ -64,10 +62,9 @@ def train_recipe(
     `weights` is what training starts from: a safetensors file with torchvision's names, a folder with one
     (model.safetensors), or the directory of another run. The classifier is new where the classes differ.
 
-    A `run` that was stopped resumes from its last checkpoint, or with `from_step` from an earlier one, and may then
-    take a different course. `make_model(rngs)` trains a network of your own, and `optimizer` replaces the recipe's: an
-    optax transformation, or a function that makes one from the recipe's learning rate. A signal or
-    `limits.max_minutes` ends the run early with a checkpoint and the exception `Stopped`.
+    A `run` that was stopped resumes from its last checkpoint, or from that of `limits.from_step`. `own` brings a
+    network or an optimizer of your own. A signal or `limits.max_minutes` ends the run early with a checkpoint and the
+    exception `Stopped`.
 
     >>> from podium import load_recipe, train_recipe
     >>> recipe = load_recipe("demo", ["epochs=2", "torus=1x2", "data.image_size=16"])
@@ -79,8 +76,9 @@ def train_recipe(
     listener = listener or events.Listener()
     prepared = agree.once_per_host(lambda: str(locate(data, say=listener.note, progress=listener.preparing)))
     run = Path(agree.on_first(lambda: str(run or new_run_name(recipe))))
-    own = Own(make_model, optimizer)
-    opened = set_up(recipe, prepared, run, weights=weights, from_step=from_step, own=own, note=listener.note)
+    opened = set_up(
+        recipe, prepared, run, weights=weights, from_step=limits.from_step, own=own or Own(), note=listener.note
+    )
     try:
         return _train(opened, run, listener, deadline=deadline, limits=limits)
     except AlreadyFinished as finished:

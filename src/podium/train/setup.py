@@ -35,10 +35,17 @@ from podium.train.reduction_choice import choose_reduction
 
 @dataclass(frozen=True)
 class Own:
-    """What the caller brings instead of the recipe's."""
+    """What a program brings instead of the recipe's.
+
+    >>> import optax
+    >>> from podium import Own
+    >>> own = Own(optimizer=optax.lion)  # for train_recipe(recipe, data, run, own=own)
+    """
 
     make_model: ModelFactory | None = None
+    """`make_model(rngs)`: an NNX module from normalised images to logits. `open_run` needs it again."""
     optimizer: OwnOptimizer | None = None
+    """An optax transformation, or a function that makes one from the recipe's learning rate."""
 
 
 @dataclass(frozen=True)
