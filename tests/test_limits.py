@@ -2,6 +2,7 @@
 inside functions."""
 
 import ast
+import functools
 import re
 import tomllib
 from collections.abc import Iterator
@@ -15,10 +16,10 @@ ALL = [*SOURCES, *sorted((ROOT / "tests").rglob("*.py")), *sorted((ROOT / "resul
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def functions(file: Path) -> Iterator[tuple[str, Function]]:
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, Function):
-            yield f"{file.relative_to(ROOT)}:{node.lineno} {node.name}", node
+@functools.cache
+def functions(file: Path) -> list[tuple[str, Function]]:
+    found = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, Function))
+    return [(f"{file.relative_to(ROOT)}:{node.lineno} {node.name}", node) for node in found]
 
 
 def parameters(function: Function) -> tuple[int, int]:
