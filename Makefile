@@ -6,7 +6,7 @@ EXTRAS ?= dev
 comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: install train test test-fast test-cluster test-browser mutants check format fuzz clean
+.PHONY: install train test test-fast test-cluster test-browser mutants check format fuzz wheel release clean
 
 install: $(STAMP)
 
@@ -51,6 +51,21 @@ test-browser: install
 	test $$(id -u) -ne 0 || dpkg -s chromium >/dev/null 2>&1 || \
 	  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends chromium; }
 	$(VENV)/bin/python -m pytest -m browser tests/browser -rs
+
+# One wheel for every Python, and the source archive that it was built from, in dist/.
+RELEASE_TOOLS = $(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[release]'
+wheel: install
+	$(RELEASE_TOOLS)
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(VENV)/bin/python -m release.wheel
+
+# What goes out: checked, built, tried in an empty environment of every Python that is found, with the newest and the
+# oldest dependencies that are allowed, with checksums and a bill of materials.
+release: check wheel
+	$(VENV)/bin/python -m release.try_wheel
+	$(VENV)/bin/python -m release.try_wheel --lowest --python $(VENV)/bin/python
+	$(VENV)/bin/python -m venv --clear build/bill && build/bill/bin/pip install --quiet dist/podium-*.whl
+	$(VENV)/bin/cyclonedx-py environment --output-reproducible --output-file dist/podium.cdx.json build/bill
+	cd dist && sha256sum podium-*.whl podium-*.tar.gz podium.cdx.json > SHA256SUMS
 
 check: install
 	$(VENV)/bin/ruff check .

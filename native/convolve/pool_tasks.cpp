@@ -1,19 +1,25 @@
 #include "pool_tasks.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <new>
 
 namespace podium {
 namespace {
 
-// One `run`, kept alive by every thread that was asked to help: some come when all is done.
+// One `run`, kept alive by every thread that was asked to help: some come when all is done. Counted and waited for
+// without shared_ptr and condition_variable, which tie a library to the C library (2.32) and to the C++ library
+// (GCC 12) that it was compiled with; this wheel is for older ones too.
 struct Work {
   int64_t count;
   void (*call)(const void*, int64_t);
   const void* task;
   std::atomic<int64_t> next{0}, done{0};
   std::atomic<bool> failed{false};
-  std::mutex lock;
-  std::condition_variable all_done;
+  std::atomic<int64_t> holders{1};
+  pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t all_done = PTHREAD_COND_INITIALIZER;
 
   void help() {
     for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
@@ -23,8 +29,9 @@ struct Work {
         failed = true;
       }
       if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
-        std::lock_guard<std::mutex> hold(lock);
-        all_done.notify_all();
+        pthread_mutex_lock(&lock);
+        pthread_cond_broadcast(&all_done);
+        pthread_mutex_unlock(&lock);
       }
     }
   }
@@ -35,15 +42,26 @@ struct Work {
       __builtin_ia32_pause();
 #endif
     }
-    std::unique_lock<std::mutex> hold(lock);
-    all_done.wait(hold, [&] { return done.load(std::memory_order_acquire) >= count; });
+    pthread_mutex_lock(&lock);
+    while (done.load(std::memory_order_acquire) < count) pthread_cond_wait(&all_done, &lock);
+    pthread_mutex_unlock(&lock);
+  }
+
+  void let_go() {
+    if (holders.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+ private:
+  ~Work() {
+    pthread_cond_destroy(&all_done);
+    pthread_mutex_destroy(&lock);
   }
 };
 
 void help_and_forget(void* data) {
-  auto* work = static_cast<std::shared_ptr<Work>*>(data);
-  (*work)->help();
-  delete work;
+  auto* work = static_cast<Work*>(data);
+  work->help();
+  work->let_go();
 }
 
 }  // namespace
@@ -60,17 +78,17 @@ PoolTasks::PoolTasks(const XLA_FFI_CallFrame* frame) : frame_(frame) {
 }
 
 void PoolTasks::start(int64_t count, void (*call)(const void*, int64_t), const void* task) {
-  auto work = std::make_shared<Work>();
+  auto* work = new Work;
   work->count = count;
   work->call = call;
   work->task = task;
   const int64_t helpers = (count < threads_ ? count : threads_) - 1;
   for (int64_t i = 0; i < helpers; ++i) {
-    auto* shared = new std::shared_ptr<Work>(work);
+    work->holders.fetch_add(1, std::memory_order_relaxed);
     XLA_FFI_ThreadPool_Schedule_Args args{XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE, nullptr, frame_->ctx,
-                                          help_and_forget, shared};
+                                          help_and_forget, work};
     if (XLA_FFI_Error* error = frame_->api->XLA_FFI_ThreadPool_Schedule(&args)) {
-      delete shared;
+      work->let_go();
       XLA_FFI_Error_Destroy_Args destroy{XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, nullptr, error};
       frame_->api->XLA_FFI_Error_Destroy(&destroy);
       break;
@@ -78,7 +96,9 @@ void PoolTasks::start(int64_t count, void (*call)(const void*, int64_t), const v
   }
   work->help();
   work->wait();
-  if (work->failed) throw std::bad_alloc();
+  const bool failed = work->failed;
+  work->let_go();
+  if (failed) throw std::bad_alloc();
 }
 
 }  // namespace podium

@@ -2,11 +2,6 @@
 // a call ends however busy the pool is, also where eight simulated chips share two threads.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
-
 #include "convolve.h"
 #include "xla/ffi/api/c_api.h"
 
