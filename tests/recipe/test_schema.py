@@ -250,7 +250,7 @@ def test_the_steps_of_the_learning_rate_move_with_the_epochs(overrides, at):
         ("batch_size", r"\(did you mean batch_global\?\)"),
         ("data.mixup", "Podium does not mix images; nearest are data.min_area, data.colour_jitter and label_smoothing"),
         ("model.pretrained", "weights to start from are not part of a recipe; use --weights"),
-        ("ema", "--checkpoint best takes the best evaluation's"),
+        ("ema", "did you mean average_decay"),
     ],
 )
 def test_keys_of_other_programs_are_answered_with_what_comes_nearest(key, answer):

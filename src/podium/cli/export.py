@@ -20,14 +20,14 @@ def export(command: Export) -> dict[str, Any]:
     if command.format == "onnx":
         onnx_graph.check_installed()
     start_jax()
-    trained = open_run(command.run)
+    trained = open_run(command.run, raw_weights=command.raw_weights)
     recipe = replace(trained.recipe, precision="fp32")
     about = card.About(
         run=command.run.name,
         step=trained.steps,
         recipe=replace(trained.info.recipe, model=recipe.model),
         classes=trained.info.classes,
-        accuracy=read_history(command.run).accuracy_at(trained.steps),
+        accuracy=read_history(command.run).accuracy_at(trained.steps, raw_weights=command.raw_weights),
     )
     exported = exporting.export(
         build_network(recipe, trained.mesh),

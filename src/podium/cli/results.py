@@ -26,7 +26,7 @@ _SHOWN = 5  # classes and confusions that a terminal shows
 def evaluate(command: Eval) -> dict[str, Any]:
     start_jax()
     terminal = Terminal(quiet=command.json)
-    trained = open_run(command.run, checkpoint=which_checkpoint(command.checkpoint))
+    trained = _opened(command)
     data = None
     if command.data and training_directory(command.data).directory == Path(trained.info.data):
         terminal.note(f"the run was trained on {command.data}: taking its validation images")
@@ -46,6 +46,10 @@ def evaluate(command: Eval) -> dict[str, Any]:
     return {"accuracy": evaluated.top1, **asdict(evaluated), "run": str(command.run)} | {
         key: told[key] for key in shown
     }
+
+
+def _opened(command: Eval | Predict) -> Trained:
+    return open_run(command.run, checkpoint=which_checkpoint(command.checkpoint), raw_weights=command.raw_weights)
 
 
 def _findings(judge: Judge, names: tuple[str, ...]) -> Iterable[str]:
@@ -75,7 +79,7 @@ def predict(command: Predict) -> dict[str, Any]:
     start_jax()
     run_directory.read(command.run)  # a mistyped run is told before a missing image
     files = find_images(command.images)
-    trained = open_run(command.run, checkpoint=which_checkpoint(command.checkpoint))
+    trained = _opened(command)
     terminal = Terminal(quiet=True)
     results, writes_file = [], command.csv is not None or command.parquet is not None
     for result in classify(trained, files, top=command.top, progress=terminal.preparing if writes_file else _silent):

@@ -26,7 +26,6 @@ _ABSENT = {
         f"there is no such augmentation; {_LIKE_JITTER}",
     ),
     "dropout": "networks here have none; optimizer.weight_decay and label_smoothing also regularise",
-    **dict.fromkeys(("ema", "ema_decay"), "weights are not averaged; --checkpoint best takes the best evaluation's"),
     **dict.fromkeys(
         ("pretrained", "weights", "checkpoint"), "weights to start from are not part of a recipe; use --weights"
     ),

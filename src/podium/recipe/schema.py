@@ -188,6 +188,14 @@ class Recipe:
         "Parts into which each chip cuts its share of a batch, one after the other, so that a batch larger than memory "
         "fits. The losses are those of the whole at once.",
     ] = 1
+    average_decay: Annotated[
+        float,
+        at_least(0),
+        below(1),
+        also_called("ema", "ema_decay", "model_ema_decay"),
+        "Share of the averaged weights that a step keeps, less in the first steps. Evaluations, predictions and "
+        "exports then use the average; the weights themselves are evaluated beside it. 0: none is kept.",
+    ] = 0.0
     evaluate_flips: Annotated[
         bool, also_called("tta"), "Whether an evaluation takes the mean answer to each image and its mirror image."
     ] = False

@@ -63,6 +63,13 @@ class Evaluated:
     top5: float
     loss: float
     seconds: float
+    raw_top1: float | None = None
+    """Where the run averages its weights, whose figures these are: top-1 of the weights themselves."""
+
+    def figures(self) -> dict[str, float]:
+        """By name, as charts have them."""
+        raw = {} if self.raw_top1 is None else {"raw_top1": self.raw_top1}
+        return {"loss": self.loss, "top1": self.top1, "top5": self.top5, **raw}
 
 
 @dataclass(frozen=True)

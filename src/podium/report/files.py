@@ -68,7 +68,7 @@ class JsonLines(Listener):
         self._write("hosts", asdict(event))
 
     def evaluated(self, event: Evaluated) -> None:
-        self._write("evaluation", asdict(event))
+        self._write("evaluation", {k: value for k, value in asdict(event).items() if value is not None})
 
     def finished(self, event: Summary) -> None:
         self._write("summary", asdict(event))
@@ -107,7 +107,7 @@ class TensorBoard(Listener):
         self._scalars("hosts", event.step, _chosen(event, *names))
 
     def evaluated(self, event: Evaluated) -> None:
-        self._scalars("evaluation", event.step, _chosen(event, "loss", "top1", "top5"))
+        self._scalars("evaluation", event.step, event.figures())
 
     def close(self) -> None:
         self._file.close()
@@ -124,5 +124,5 @@ class TensorBoard(Listener):
         self._file.write(length + crcs[0] + data + crcs[1])
 
 
-def _chosen(event: Progress | Hosts | Evaluated, *names: str) -> dict[str, float]:
+def _chosen(event: Progress | Hosts, *names: str) -> dict[str, float]:
     return {name: getattr(event, name) for name in names}

@@ -18,9 +18,10 @@ class History:
     hosts: tuple[Line, ...]
     summary: Line | None
 
-    def accuracy_at(self, step: int) -> float | None:
-        """Top-1 accuracy of the evaluation at `step`, if there was one."""
-        found = [line["top1"] for line in self.evaluations if line["step"] == step]
+    def accuracy_at(self, step: int, *, raw_weights: bool = False) -> float | None:
+        """Top-1 accuracy of the evaluation at `step`, if there was one; of the weights that were not averaged."""
+        lines = [line for line in self.evaluations if line["step"] == step]
+        found = [line.get("raw_top1", line["top1"]) if raw_weights else line["top1"] for line in lines]
         return found[-1] if found else None
 
 

@@ -140,6 +140,8 @@ def _curves(runs: Sequence[Run]) -> list[Chart]:
         else ""
     )
     accuracy = [*lines("train", "top1", "training", dashed=True), *lines("evaluations", "top1", "top-1")]
+    if any("raw_top1" in line for run in runs for line in run.history.evaluations):
+        accuracy += lines("evaluations", "raw_top1", "top-1, not averaged")
     loss = [*lines("train", "loss", "training", dashed=True), *lines("evaluations", "loss", "evaluation")]
     waiting = lines("train", "input_bound", "share of the time")
     idle = "The share of the time in which the devices stood idle because no batch was ready."

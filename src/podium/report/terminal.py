@@ -124,8 +124,9 @@ class Terminal(events.Listener):
         self._warned = about
 
     def evaluated(self, event: events.Evaluated) -> None:
+        raw = "" if event.raw_top1 is None else f"  (not averaged: {event.raw_top1:.2%})"
         self.console.print(
-            f"evaluation at epoch {event.epoch:.1f}: [bold]top-1 {event.top1:.2%}[/]  top-5 {event.top5:.2%}  "
+            f"evaluation at epoch {event.epoch:.1f}: [bold]top-1 {event.top1:.2%}[/]{raw}  top-5 {event.top5:.2%}  "
             f"loss {event.loss:.3f}  ({event.images:,} images, {event.seconds:.1f} s)",
             markup=True,
             soft_wrap=True,

@@ -31,8 +31,7 @@ class _Scalars(Listener):
         self.log({f"train/{name}": value for name, value in {**event.metrics, **rates}.items()}, event.step)
 
     def evaluated(self, event: Evaluated) -> None:
-        values = {"loss": event.loss, "top1": event.top1, "top5": event.top5}
-        self.log({f"evaluation/{name}": value for name, value in values.items()}, event.step)
+        self.log({f"evaluation/{name}": value for name, value in event.figures().items()}, event.step)
 
 
 class WeightsAndBiases(_Scalars):

@@ -31,7 +31,7 @@ class Flat:
     shapes: tuple[Any, Any]
     """Of the network's weights and statistics."""
     factors: Callable[[Any], Factors] = lambda _: None
-    specs = State(P(), P(), P(), P(), P(), P())
+    specs = State(P(), P(), P(), P(), P(), averaged=P())
 
     def trees(self, state: State) -> tuple[Any, Any]:
         return self._rows.unpack(state.params), self._statistics.unpack([state.stats])
@@ -97,12 +97,19 @@ class Flat:
     def portable(self, state: State) -> State:
         params, stats = self.trees(state)
         slots = {name: self._rows.unpack(buffers) for name, buffers in state.slots.items()}
-        return replace(state, params=params, stats=stats, slots=slots)
+        averaged = state.averaged
+        if averaged is not None:
+            averaged = dict(zip(averaged, self.trees(replace(state, **averaged)), strict=True))
+        return replace(state, params=params, stats=stats, slots=slots, averaged=averaged)
 
     def resumed(self, portable: State) -> State:
         state = self.with_stats(with_norms(portable, self.rule), portable.stats)
         slots = {name: self._rows.pack(whole) for name, whole in portable.slots.items()}
-        return replace(state, params=self._rows.pack(portable.params), slots=slots)
+        averaged = portable.averaged
+        if averaged is not None:
+            stats = self._statistics.pack(averaged["stats"])[0]
+            averaged = {"params": self._rows.pack(averaged["params"]), "stats": stats}
+        return replace(state, params=self._rows.pack(portable.params), slots=slots, averaged=averaged)
 
     @property
     def _rows(self) -> Rows:

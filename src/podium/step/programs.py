@@ -18,6 +18,7 @@ from podium.mesh import batch_sharding, is_cpu, is_tpu, replicated_sharding
 from podium.models import native
 from podium.recipe.batch import eval_batch, packed, train_batch
 from podium.recipe.schema import Recipe
+from podium.step.average import with_average
 from podium.step.compiler_options import compiler_options
 from podium.step.evaluation import Evaluation
 from podium.step.network import ModelFactory, build_network
@@ -78,11 +79,13 @@ def build_step(
     training = Training(
         recipe, network, optim.build_schedule(recipe), update, repeats=make_model is None and is_tpu(mesh)
     )
-    evaluation = Evaluation(network, update)
+    evaluation = Evaluation(recipe, network, update)
     everywhere, specs = replicated_sharding(mesh), update.specs
     steps_then_batch, batch_only = batch_sharding(mesh, leading=1), batch_sharding(mesh)
     portable = jax.shard_map(update.portable, mesh=mesh, in_specs=(specs,), out_specs=P())
-    resumed = jax.shard_map(update.resumed, mesh=mesh, in_specs=P(), out_specs=specs)
+    resumed = jax.shard_map(
+        lambda state: update.resumed(with_average(recipe, state)), mesh=mesh, in_specs=P(), out_specs=specs
+    )
     laid_out = jax.tree.map(partial(NamedSharding, mesh), specs)
     on_every_chip = partial(_on_every_chip, mesh, compiler_options(recipe, mesh, own_network=make_model is not None))
     return Step(

@@ -27,6 +27,8 @@ class State:
     """One norm per tensor of `params`, for an optimizer that asks for them: exactly those that the last update took."""
     own_weights: Any = None
     """This chip's rows of `params`, in a sharded update."""
+    averaged: Any = None
+    """With `average_decay`, the moving averages of `params` and `stats`: a dictionary of the two, in the same form."""
 
 
 @dataclass(frozen=True)

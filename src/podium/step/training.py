@@ -17,6 +17,7 @@ from podium import optim
 from podium.errors import UserError
 from podium.mesh import AXES, is_cpu
 from podium.recipe.schema import Recipe
+from podium.step.average import averaged
 from podium.step.layer_rates import kept_statistics, without_gradients
 from podium.step.losses import cross_entropy, hits
 from podium.step.network import Means, Network
@@ -91,7 +92,7 @@ class Training:
         stats, metrics = updated.others
         stats = kept_statistics(self.recipe.model, self.update.trees(state)[1], stats)
         state = self.update.with_stats(replace(updated.state, step=state.step + 1), stats)
-        return state, {**metrics, **updated.metrics, "learning_rate": rate}
+        return averaged(self.recipe, state), {**metrics, **updated.metrics, "learning_rate": rate}
 
     def _accumulated(self, state: State, batch: Batch, about: list[Means] | None = None) -> tuple[_Share, list[Means]]:
         """What `_backward` gives for the whole batch, from one part after the other. Each part starts from the same

@@ -139,7 +139,7 @@ class Replicated(_Trees):
     rule: optim.Rule
     total: Callable[[Any, Any], tuple[Any, Any]]
     factors: Callable[[Any], Factors] = lambda _: None
-    specs = State(P(), P(), P(), P(), P(), P())
+    specs = State(P(), P(), P(), P(), P(), averaged=P())
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         gradients, others = self.total(gradients, others)
@@ -184,7 +184,7 @@ class Sharded(_Trees):
     @property
     def specs(self) -> State:
         by_rows = P(TORUS_AXES.all)
-        return State(P(), P(), P(), slots=by_rows, weight_norms=P(), own_weights=by_rows)
+        return State(P(), P(), P(), slots=by_rows, weight_norms=P(), own_weights=by_rows, averaged=P())
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         rows = self._rows(state.params)

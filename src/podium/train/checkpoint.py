@@ -29,7 +29,7 @@ from podium.step.programs import Step
 from podium.step.state import State
 from podium.train.best_checkpoint import best_step, note_accuracy
 from podium.train.checkpoint_files import HASHES, complete_steps, damage, list_hashes
-from podium.train.saved_state import Name, leaves_by_name, leaves_on_disk, name_of, parts_by_name
+from podium.train.saved_state import Name, answering_leaves, leaves_by_name, leaves_on_disk, name_of, parts_by_name
 
 _KEPT = 3
 _DAMAGED = "damaged-"
@@ -153,16 +153,16 @@ class Checkpoints:
                 elif found.is_dir() and _OURS.fullmatch(found.name):
                     shutil.rmtree(found)
 
-    def restore(self, step: int, programs: Step) -> State:
-        """The state saved at `step`, as `programs` need it on their chips."""
+    def restore(self, step: int, programs: Step, *, answering: bool = False) -> State:
+        """The state saved at `step`, as `programs` need it on their chips; or the one that makes the run's answers."""
         shapes = jax.eval_shape(lambda: programs.portable(programs.init()))
         like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=programs.everywhere), shapes)
-        return programs.resumed(self.load(step, like))
+        return programs.resumed(self.load(step, like, answering=answering))
 
-    def load(self, step: int, like: State) -> State:
+    def load(self, step: int, like: State, *, answering: bool = False) -> State:
         """The portable state saved at `step`, laid out on devices as `like` (arrays or shapes with shardings). Norms of
-        the weights that the checkpoint lacks are None, slots that it lacks are zero."""
-        saved = self.leaves(step)
+        the weights and averages that the checkpoint lacks are None, slots that it lacks are zero."""
+        saved = self.leaves(step, answering=answering)
         wanted = leaves_by_name(parts_by_name(like))
         network = [
             {name: leaf.shape for name, leaf in leaves.items() if name[0] in ("step", "params", "stats")}
@@ -175,12 +175,16 @@ class Checkpoints:
             )
         if ("weight_norms",) not in saved:
             like = replace(like, weight_norms=None)
+        if not any(name[0] == "averaged" for name in saved):
+            like = replace(like, averaged=None)
         return jax.tree_util.tree_map_with_path(lambda path, leaf: on_devices(saved.get(name_of(path)), leaf), like)
 
-    def leaves(self, step: int) -> dict[Name, Any]:
-        """All that was saved at `step`, by name, in host memory."""
+    def leaves(self, step: int, *, answering: bool = False) -> dict[Name, Any]:
+        """All that was saved at `step`, by name, in host memory; `answering`: with the averages, if there are some, in
+        place of the weights and statistics."""
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore())
-        return leaves_on_disk(self._orbax.restore(self._directory / str(step), args=arguments)["state"])
+        saved = leaves_on_disk(self._orbax.restore(self._directory / str(step), args=arguments)["state"])
+        return answering_leaves(saved) if answering else saved
 
     def fingerprint(self, step: int) -> str:
         """SHA-256 of the list of its files' hashes."""
@@ -239,9 +243,10 @@ class Checkpoints:
 
 
 def weights_hash(state: State) -> str:
-    """SHA-256 of parameters and batch-norm statistics, names included."""
+    """SHA-256 of parameters, batch-norm statistics and averages, names included."""
     digest = hashlib.sha256()
-    for path, leaf in jax.tree_util.tree_leaves_with_path(_host_copy((state.params, state.stats))):
+    hashed = (state.params, state.stats, *([] if state.averaged is None else [state.averaged]))
+    for path, leaf in jax.tree_util.tree_leaves_with_path(_host_copy(hashed)):
         digest.update(f"{jax.tree_util.keystr(path)} {leaf.dtype} {leaf.shape}\n".encode())
         digest.update(leaf.tobytes())
     return digest.hexdigest()

@@ -60,4 +60,5 @@ class Evaluator:
             top5=float(counted["top5"] / images),
             loss=float(counted["loss"] / images),
             seconds=time.perf_counter() - began,
+            raw_top1=float(counted["raw_top1"] / images) if "raw_top1" in counted else None,
         )

@@ -53,7 +53,7 @@ def find_start(
 
 
 def open_weights(source: str | Path) -> Weights:
-    """The weights of a file, of a folder that holds one, or of a run's newest checkpoint."""
+    """The weights of a file, of a folder that holds one, or of a run's newest checkpoint: its average if there is one."""
     path = Path(source)
     if not (path / "run.json").exists():
         return read_weights(path)
@@ -64,7 +64,7 @@ def open_weights(source: str | Path) -> Weights:
             raise UserError(f"{path} has no good checkpoint to take weights from; train it first")
         leaves = {
             name[1:-1] if name[-1] == "value" else name[1:]: leaf
-            for name, leaf in checkpoints.leaves(newest).items()
+            for name, leaf in checkpoints.leaves(newest, answering=True).items()
             if name[0] in ("params", "stats")
         }
         digest = checkpoints.fingerprint(newest)
@@ -88,4 +88,4 @@ def first_state(step: Step, tensors: Chosen | None) -> State:
     placed = [
         jax.tree.map(on_devices, tensors.place(jax.device_get(tree)), tree) for tree in (start.params, start.stats)
     ]
-    return step.resumed(replace(start, params=placed[0], stats=placed[1], weight_norms=None))
+    return step.resumed(replace(start, params=placed[0], stats=placed[1], weight_norms=None, averaged=None))

@@ -21,6 +21,12 @@ def leaves_on_disk(saved: dict[str, Any]) -> dict[Name, Any]:
     return {("slots", "momentum", *name[1:]) if name[0] == "momenta" else name: leaf for name, leaf in leaves.items()}
 
 
+def answering_leaves(saved: dict[Name, Any]) -> dict[Name, Any]:
+    """The leaves with each average in the place of what it is the average of (`State.averaged`)."""
+    averages = {name[1:]: leaf for name, leaf in saved.items() if name[0] == "averaged"}
+    return {name: leaf for name, leaf in saved.items() if name[0] != "averaged"} | averages
+
+
 def leaves_by_name(tree: Any) -> dict[Name, Any]:
     return {name_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 

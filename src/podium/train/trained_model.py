@@ -111,9 +111,10 @@ def open_run(
     make_model: ModelFactory | None = None,
     *,
     checkpoint: Literal["newest", "best"] | int = "newest",
+    raw_weights: bool = False,
 ) -> Trained:
-    """The newest checkpoint of a run, its best one, or that of a step. A run of your own network needs its `make_model`
-    again.
+    """The newest checkpoint of a run, its best one, or that of a step. Of a run that averages its weights it is the
+    average, or with `raw_weights` the weights themselves. A run of your own network needs its `make_model` again.
 
     >>> from podium import open_run
     >>> trained = open_run("runs/mine")
@@ -130,7 +131,8 @@ def open_run(
     step = build_step(recipe, mesh, make_model)
     with Checkpoints(run) as checkpoints:
         chosen = _chosen_step(checkpoints, checkpoint)
-        return Trained(info, recipe, step, checkpoints.restore(chosen, step), mesh, make_model)
+        state = checkpoints.restore(chosen, step, answering=not raw_weights)
+        return Trained(info, recipe, step, state, mesh, make_model)
 
 
 def _chosen_step(checkpoints: Checkpoints, which: Literal["newest", "best"] | int) -> int:
@@ -159,6 +161,7 @@ def _for_evaluation(recipe: Recipe, shape: Shape) -> Recipe:
         batch_global=per_chip * shape.chips,
         model=replace(recipe.model, norm_span=per_chip),
         weight_update="replicated",
+        average_decay=0.0,  # what answers is in the place of the weights
     )
 
 

@@ -19,6 +19,10 @@ def option(metavar: str, default: str = "", help: str | None = None) -> Any:
 REQUIRED = "(required)"
 """The hint of several positional arguments, of which tyro would say that their default is none."""
 Flag = Annotated[bool, arg(help_behavior_hint="")]
+RawWeights = Annotated[
+    bool,
+    arg(help="Of a run that averages its weights (average_decay), take the weights themselves.", help_behavior_hint=""),
+]
 RecipeName = Annotated[str, arg(metavar="NAME|FILE")]
 Overrides = Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="KEY=VALUE")]
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import tyro
 from tyro.conf import Positional, arg
 
-from podium.cli.arguments.command import Command, Flag, option
+from podium.cli.arguments.command import Command, Flag, RawWeights, option
 from podium.errors import UserError
 
 _FORMAT = (
@@ -32,6 +32,7 @@ class Export(Command):
     input: Annotated[Literal["pixels", "normalised"], arg(help=_INPUT)] = "pixels"
     fold_norms: Flag = False
     """Fold each batch norm of an ONNX model into the convolution before it."""
+    raw_weights: RawWeights = False
     data: Annotated[str | None, option("PATH", "the run's validation images")] = None
     """A prepared directory whose validation images the files are checked on."""
 

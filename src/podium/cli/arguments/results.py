@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 from tyro.conf import Positional, arg
 
-from podium.cli.arguments.command import REQUIRED, Command, option
+from podium.cli.arguments.command import REQUIRED, Command, RawWeights, option
 from podium.errors import EXIT_SOME_FAILED, UserError
 
 _OTHER_IMAGES = (
@@ -38,6 +38,7 @@ class Eval(Command):
     data: Annotated[str | None, option("PATH", "the run's validation images", help=_OTHER_IMAGES)] = None
     checkpoint: Checkpoint = "newest"
     """Which checkpoint. The best is the one with the highest accuracy; it is kept beside the newest."""
+    raw_weights: RawWeights = False
     out: Annotated[Path | None, option("DIR", "RUN/evaluation")] = None
     """Where to write accuracy by class, confusion matrix, calibration and a sheet of the surest mistakes."""
 
@@ -64,6 +65,7 @@ class Predict(Command):
     """Write the predictions to a Parquet file."""
     checkpoint: Checkpoint = "newest"
     """Which checkpoint. The best is the one with the highest accuracy; it is kept beside the newest."""
+    raw_weights: RawWeights = False
 
     does: ClassVar[str] = "podium.cli.results:predict"
     computes: ClassVar[bool] = True
