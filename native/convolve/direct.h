@@ -1,27 +1,13 @@
 // All other convolutions, as one product: the places that an output sees, side by side in a row (im2col), times the
 // kernel. Rows are gathered for a block of outputs at a time, which stays in the cache; a 1×1 of stride 1 reads x
-// itself.
+// itself. Few channels need no rows (windows.h).
 #pragma once
 
-#include "product.h"
+#include "grid.h"
+#include "windows.h"
 #include "winograd_kernel.h"
 
 namespace podium::PODIUM_ISA {
-
-// A grid of gh × gw outputs per image; output (i, j) sees taps_h × taps_w places of the source from
-// (i · step − top, j · step − left) on, and stands at (i · spread + down, j · spread + across) in the result.
-struct Grid {
-  int64_t n, h, w, c;  // the source
-  int64_t gh, gw, taps_h, taps_w, step, top, left;
-  int64_t rh, rw, k, spread, down, across;  // the result
-  int64_t depth() const { return taps_h * taps_w * c; }
-  int64_t count() const { return n * gh * gw; }
-  bool plain() const { return taps_h == 1 && taps_w == 1 && step == 1 && top == 0 && left == 0 && gh == h && gw == w; }
-};
-
-PODIUM_INLINE Grid forward_grid(const Convolution& p) {
-  return {p.n, p.h, p.w, p.c, p.oh, p.ow, p.kh, p.kw, p.stride, p.top, p.left, p.oh, p.ow, p.k, 1, 0, 0};
-}
 
 // What one output sees, to `row`.
 inline void gather_row(const Grid& g, const float* source, int64_t output, float* row) {
@@ -48,6 +34,7 @@ PODIUM_INLINE float* result_row(const Grid& g, float* result, int64_t output) {
 }
 
 inline void direct_apply(const Grid& g, const float* source, const float* packed, float* result, Tasks& tasks) {
+  if (fits_windows(g)) return windows_apply(g, source, packed, result, tasks);
   const int64_t depth = g.depth(), count = g.count(), stride = round_up(depth, 16) + 16;
   int64_t some = (int64_t)400000 / (4 * (depth + g.k)) / kBlockRows * kBlockRows;
   if (some < kBlockRows) some = kBlockRows;  // for fewer, reading the kernel would take as long as the products
@@ -159,18 +146,6 @@ struct Cut {
     per_part = (count + parts - 1) / parts;
   }
 };
-
-inline void add_parts(const float* sums, int64_t parts, int64_t size, float* to, Tasks& tasks) {
-  constexpr int64_t kSome = 4096;
-  tasks.run((size + kSome - 1) / kSome, [=](int64_t task) {
-    const int64_t until = size < (task + 1) * kSome ? size : (task + 1) * kSome;
-    for (int64_t i = task * kSome; i < until; ++i) {
-      float sum = sums[i];
-      for (int64_t part = 1; part < parts; ++part) sum += sums[part * size + i];
-      to[i] = sum;
-    }
-  });
-}
 
 inline void direct_weight_gradient(const Convolution& p, const float* x, const float* dy, float* dw, Tasks& tasks) {
   const Grid g = forward_grid(p);

@@ -5,6 +5,7 @@
 #include "direct.h"
 #include "norm.h"
 #include "pool.h"
+#include "windows.h"
 #include "winograd.h"
 #include "winograd_kernel.h"
 
@@ -37,7 +38,10 @@ void data_gradient(const Convolution& p, const float* dy, const float* w, float*
 }
 
 void weight_gradient(const Convolution& p, const float* x, const float* dy, float* dw, Tasks& tasks) {
-  if (!use_winograd(p)) return direct_weight_gradient(p, x, dy, dw, tasks);
+  if (!use_winograd(p)) {
+    const bool few = fits_windows(forward_grid(p));
+    return few ? windows_weight_gradient(p, x, dy, dw, tasks) : direct_weight_gradient(p, x, dy, dw, tasks);
+  }
   winograd_weight_gradient(p, x, dy, dw, tasks);
 }
 
