@@ -53,7 +53,7 @@ def find_start(
 
 
 def open_weights(source: str | Path) -> Weights:
-    """The weights of a file, of a folder that holds one, or of a run's newest checkpoint: its average if there is one."""
+    """The weights of a file, of a folder that holds one, or of a run's newest checkpoint (its average, if any)."""
     path = Path(source)
     if not (path / "run.json").exists():
         return read_weights(path)
