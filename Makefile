@@ -6,7 +6,7 @@ EXTRAS ?= dev
 comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: install train test test-fast test-cluster test-browser mutants check format fuzz wheel release clean
+.PHONY: install train test test-fast test-cluster test-browser mutants check format fuzz wheel release docs clean
 
 install: $(STAMP)
 
@@ -66,6 +66,12 @@ release: check wheel
 	$(VENV)/bin/python -m venv --clear build/bill && build/bill/bin/pip install --quiet dist/podium-*.whl
 	$(VENV)/bin/cyclonedx-py environment --output-reproducible --output-file dist/podium.cdx.json build/bill
 	cd dist && sha256sum podium-*.whl podium-*.tar.gz podium.cdx.json > SHA256SUMS
+
+# The documentation as a site, in build/site. Any warning is an error.
+docs: install
+	$(VENV)/bin/python -c 'import furo, myst_parser' 2>/dev/null || \
+	  $(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(VENV)/bin/python docs/make_site.py build/site
 
 check: install
 	$(VENV)/bin/ruff check .
