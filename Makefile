@@ -6,7 +6,7 @@ EXTRAS ?= dev
 comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: install train test test-fast test-cluster test-browser mutants check format fuzz wheel release docs clean
+.PHONY: install train test test-fast test-cluster test-browser mutants bench figures check format fuzz wheel release docs clean
 
 install: $(STAMP)
 
@@ -66,6 +66,11 @@ release: check wheel
 	$(VENV)/bin/python -m venv --clear build/bill && build/bill/bin/pip install --quiet dist/podium-*.whl
 	$(VENV)/bin/cyclonedx-py environment --output-reproducible --output-file dist/podium.cdx.json build/bill
 	cd dist && sha256sum podium-*.whl podium-*.tar.gz podium.cdx.json > SHA256SUMS
+
+# The figures of README and docs, from the newest results (docs/figures).
+figures: install
+	$(VENV)/bin/python -m docs.figures
+	$(VENV)/bin/podium bench accuracy --page docs/accuracy.md
 
 # The documentation as a site, in build/site. Any warning is an error.
 docs: install

@@ -1,0 +1,45 @@
+"""Writes the figures of README and docs, or compares them: see the package."""
+
+import argparse
+import sys
+
+from docs.figures import accuracy, cpu, input, plan, readme, runs, torus
+from docs.figures.sentences import ROOT, Sentence, fill
+
+ROOMS = (readme, input, cpu, accuracy, plan, runs, torus)
+
+
+def pages() -> dict[str, list[Sentence]]:
+    """Every page that quotes results, with its sentences."""
+    every: dict[str, list[Sentence]] = {}
+    for room in ROOMS:
+        for page, sentences in room.PAGES.items():
+            every.setdefault(page, []).extend(sentences)
+    return every
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a page says something else")
+    check, faults = parser.parse_args().check, []
+    for name, sentences in pages().items():
+        page = ROOT / name
+        before = after = page.read_text()
+        for sentence in sentences:
+            try:
+                filled = fill(after, sentence)
+            except LookupError as error:
+                faults.append(f"{name}: {error}; quote the page in docs/figures as it is now")
+                continue
+            if filled != after:
+                faults.append(f"{name} should say: {sentence.words.format(*sentence.values)}")
+            after = filled
+        if after != before and not check:
+            page.write_text(after)
+            print(f"{name}: figures written")
+    faults = faults if check else [fault for fault in faults if "should say" not in fault]
+    sys.exit("\n".join([*faults, "make figures writes them"]) if faults else 0)
+
+
+if __name__ == "__main__":
+    main()

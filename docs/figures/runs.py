@@ -1,0 +1,70 @@
+"""Runs: kills and checkpoints (docs/resume.md), fine-tuning and prediction (photos.md), lost processes (hangs.md)."""
+
+from collections.abc import Iterator
+from statistics import mean
+
+from docs.figures.sentences import Sentence, newest, says
+
+KILLS, COST, RESTART = (
+    newest("resume", "verify-resume"),
+    newest("resume", "checkpoint-cost"),
+    newest("resume", "restart"),
+)
+FOUND = newest("finetune")["found"]
+PREDICT = newest("predict")["seconds"]
+LOAD = newest("processes", "load-4096")
+FOURTEEN_M = newest("prepare", "large-14m")["sizes"][0]
+STARTS = {
+    "scratch": "random weights",
+    "finetune": "those weights, all layers learn",
+    "classifier": "those weights, only the classifier learns",
+}
+
+
+def starting_from() -> Iterator[Sentence]:
+    for name, label in STARTS.items():
+        top1 = [100 * accuracy for accuracy in FOUND[name]["top1"]]
+        minutes = mean(FOUND[name]["minutes"])
+        yield says(f"| {label} | {{:.1f}} ({{:.1f}}–{{:.1f}}) | {{:.1f}} |", mean(top1), min(top1), max(top1), minutes)
+
+
+PAGES = {
+    "docs/resume.md": [
+        says(
+            "| {} SIGKILLs, {} of them inside a checkpoint's write | identical weights, at most {} steps lost "
+            "each time ({} allowed) | `podium verify-resume --kills 25`, under {:.0f} minutes",
+            *(KILLS["kills"], KILLS["kills_inside_a_write"], KILLS["lost_steps_max"], KILLS["max_lost_steps"]),
+            -(-KILLS["wall_seconds"] // 60),
+        ),
+        says(
+            "| checkpoints of the demo | {:.2f} s each, {} in a run of {:.0f} s: {:.1f} ± {:.1f} % |",
+            *(COST["seconds_per_checkpoint_mean"], COST["demo_checkpoints"], COST["demo_train_seconds_without"]),
+            *(100 * COST["share_of_demo"], 100 * COST["share_of_demo_standard_error"]),
+        ),
+        says(
+            "| {:.1f} to {:.1f} s in five restarts | programs in the cache; {:.0f} s at the first start",
+            *(min(RESTART["restart_seconds"]), max(RESTART["restart_seconds"]), RESTART["start_seconds"]),
+        ),
+    ],
+    "docs/photos.md": [
+        *starting_from(),
+        says(
+            "50,000 photographs of 64 px took {:.0f} s, beside {:.0f} s for `eval`",
+            *(PREDICT["predict"]["median"], PREDICT["eval"]["median"]),
+        ),
+    ],
+    "docs/hangs.md": [
+        says(
+            "watching takes {:.2f} MB/s, the verdict was posted {:.0f} s after the loss and read by all {:.0f} s later",
+            *(LOAD["watching_megabytes_per_second"], LOAD["one_lost"]["posted_seconds_after_loss"]),
+            LOAD["one_lost"]["read_by_all_seconds_after_posting"],
+        ),
+    ],
+    "docs/input.md": [
+        says(
+            "with at most {:.1f} GB of memory; the last shards took no longer than the first. The prepared directory "
+            "opens in {:.1f} s once its index is in memory, and in {:.0f} s from a cold disk",
+            *(FOURTEEN_M["peak_mb"] / 1000, mean(FOURTEEN_M["open_seconds_again"]), FOURTEEN_M["open_seconds"]),
+        ),
+    ],
+}
