@@ -67,6 +67,15 @@ release: check wheel
 	$(VENV)/bin/cyclonedx-py environment --output-reproducible --output-file dist/podium.cdx.json build/bill
 	cd dist && sha256sum podium-*.whl podium-*.tar.gz podium.cdx.json > SHA256SUMS
 
+# Every benchmark in a short form → results/bench/DATE-MACHINE.json, and the page of all ratios. PARTS='step input'
+# runs some of them.
+PARTS ?=
+bench: install
+	$(VENV)/bin/python -c 'import torch, tensorflow, libtpu' 2>/dev/null || \
+	  $(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[bench,plan]'
+	$(VENV)/bin/podium bench all $(PARTS)
+	$(VENV)/bin/python -m docs.figures
+
 # The figures of README and docs, from the newest results (docs/figures).
 figures: install
 	$(VENV)/bin/python -m docs.figures

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from docs.figures import trend
 from docs.figures.__main__ import pages
 from docs.figures.sentences import fill, find, newest, says
 from docs.figures.stated import PASSAGES
@@ -47,6 +48,13 @@ def _without_code(text):
     for place in [*re.finditer(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", text, re.DOTALL), *DRAWN.finditer(text)]:
         text = _blank(text, *place.span())
     return text
+
+
+def test_the_page_of_ratios_is_drawn_from_every_dated_result():
+    page = trend.PAGE.read_text()
+    assert trend.redraw(page) == (page, trend.PICTURE.read_text()), "make figures"
+    for name in ("2026-11-15-step", "2026-11-18-step", "2026-11-18-imagenet-others", "2026-11-18-pod-v3"):
+        assert f"| [{name}](" in page
 
 
 def test_a_hole_is_filled_across_lines_and_with_another_width():

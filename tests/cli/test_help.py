@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent / "help"
 COMMANDS = (
     "", "train", "recipes", "launch", "doctor", "eval", "predict", "report", "export", "verify", "verify-resume",
     "prepare", "plan", "bench",
-    "bench step", "bench input", "bench allreduce", "bench update", "bench pod", "bench accuracy",
+    "bench step", "bench input", "bench allreduce", "bench update", "bench pod", "bench accuracy", "bench all",
 )  # fmt: skip
 
 

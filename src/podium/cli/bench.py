@@ -1,5 +1,6 @@
 """What `podium bench …` does: one function for each thing that is measured."""
 
+import json
 import sys
 from typing import Any, TextIO
 
@@ -9,11 +10,20 @@ from rich.table import Table
 from podium.bench import accuracy as bench_accuracy
 from podium.bench import accuracy_page, input_table, pod_page
 from podium.bench import allreduce as bench_allreduce
+from podium.bench import every as bench_every
 from podium.bench import input as bench_input
 from podium.bench import pod as bench_pod
 from podium.bench import step as bench_step
 from podium.bench import update as bench_update
-from podium.cli.arguments.bench import BenchAccuracy, BenchAllreduce, BenchInput, BenchPod, BenchStep, BenchUpdate
+from podium.cli.arguments.bench import (
+    BenchAccuracy,
+    BenchAll,
+    BenchAllreduce,
+    BenchInput,
+    BenchPod,
+    BenchStep,
+    BenchUpdate,
+)
 from podium.cli.arguments.command import Command
 from podium.data.prepare.locate import locate
 from podium.errors import UserError
@@ -92,6 +102,19 @@ def accuracy(command: BenchAccuracy) -> list[dict[str, Any]]:
     if command.page:
         accuracy_page.redraw(command.page, command.results)
     return written
+
+
+def every(command: BenchAll) -> dict[str, Any]:
+    console = Console(stderr=command.json, highlight=False, markup=False, soft_wrap=True)
+    file = bench_every.run(command.parts, command.results, console.print)
+    result: dict[str, Any] = json.loads(file.read_text())
+    table = Table("benchmark", "ratio: median (least – most)")
+    for part in result["parts"].values():
+        for name, ratio in part.get("ratios", {}).items():
+            table.add_row(name, _spread(ratio))
+    console.print(table)
+    console.print(f"written to {file}")
+    return result
 
 
 def _spread(ratio: dict[str, float]) -> str:

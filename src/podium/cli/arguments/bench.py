@@ -111,6 +111,18 @@ class BenchAccuracy(Command):
     does: ClassVar[str] = "podium.cli.bench:accuracy"
 
 
+@dataclass(frozen=True)
+class BenchAll(Command):
+    """Run every benchmark in a short form, and write the ratios to one file. Takes some ten minutes."""
+
+    parts: Annotated[Positional[tuple[str, ...]], option("PART…", "all")] = ()
+    """Some of them only: step, input, update, allreduce, pod, accuracy, resume."""
+    results: Path = Path("results/bench")
+    """Directory of the result, DATE-MACHINE.json."""
+
+    does: ClassVar[str] = "podium.cli.bench:every"
+
+
 Bench = (
     Annotated[BenchStep, subcommand("step")]
     | Annotated[BenchInput, subcommand("input")]
@@ -118,4 +130,5 @@ Bench = (
     | Annotated[BenchUpdate, subcommand("update")]
     | Annotated[BenchPod, subcommand("pod")]
     | Annotated[BenchAccuracy, subcommand("accuracy")]
+    | Annotated[BenchAll, subcommand("all")]
 )
