@@ -1,13 +1,12 @@
 """README and docs say what results/ say."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from docs.figures import trend
-from docs.figures.__main__ import pages
+from docs.figures import readme, trend
+from docs.figures.__main__ import main, pages
 from docs.figures.sentences import fill, find, newest, says
 from docs.figures.stated import PASSAGES
 
@@ -79,6 +78,11 @@ def test_the_newest_result_counts(tmp_path, monkeypatch):
         newest("step", "pod")
 
 
-def test_the_command_agrees():
-    ended = subprocess.run([sys.executable, "-m", "docs.figures", "--check"], cwd=ROOT, capture_output=True, text=True)
-    assert (ended.returncode, ended.stderr) == (0, "")
+def test_the_command_agrees_and_names_what_does_not(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["figures", "--check"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    monkeypatch.setitem(readme.PAGES, "README.md", [says("recipe `cifar10`, {} px", 64)])
+    with pytest.raises(SystemExit, match=r"README\.md should say: recipe `cifar10`, 64 px"):
+        main()

@@ -13,6 +13,7 @@ KILLS, COST, RESTART = (
 FOUND = newest("finetune")["found"]
 PREDICT = newest("predict")["seconds"]
 LOAD = newest("processes", "load-4096")
+IMPORTS = newest("parts", "imports")["parts"]
 FOURTEEN_M = newest("prepare", "large-14m")["sizes"][0]
 STARTS = {
     "scratch": "random weights",
@@ -28,7 +29,15 @@ def starting_from() -> Iterator[Sentence]:
         yield says(f"| {label} | {{:.1f}} ({{:.1f}}–{{:.1f}}) | {{:.1f}} |", mean(top1), min(top1), max(top1), minutes)
 
 
+def imports() -> Iterator[Sentence]:
+    for part, cost in IMPORTS.items():
+        name = part if part[0].isupper() else {"decode": "data.decode", "machines": "plan.machines"}.get(part, part)
+        words = f"| `podium.{name}` | {{:.2f}} s, {{:.0f}} MB |"
+        yield says(words, cost["cpu_seconds"], cost["memory_mb"])
+
+
 PAGES = {
+    "docs/parts.md": [*imports()],
     "docs/resume.md": [
         says(
             "| {} SIGKILLs, {} of them inside a checkpoint's write | identical weights, at most {} steps lost "

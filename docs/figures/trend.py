@@ -44,6 +44,13 @@ FULL: dict[str, tuple[str, Callable[[Any], dict[str, Ratio]]]] = {
 """Of each table: the files of results/, and what gives their ratios."""
 
 
+DRAWN = (
+    ("step", "cifar10's network / PyTorch eager"),
+    ("step", "ResNet-50 / PyTorch eager"),
+    ("input", "JPEG bytes / tf.data"),
+)
+
+
 def found(pattern: str, ratios: Callable[[Any], dict[str, Ratio]]) -> Iterator[Measured]:
     """The dated results with ratios, oldest first."""
     for file in sorted(RESULTS.glob(pattern)):
@@ -79,17 +86,19 @@ def _cell(ratio: Ratio) -> str:
 
 
 def picture(rows: dict[str, list[Measured]]) -> str:
-    """The ratios of step and input, in the order of their tables, the newest at the right."""
+    """What matters most of step and input, oldest first, with a line for each make of processor."""
     panels = []
-    for name, title in (("step", "Training step"), ("input", "Input")):
-        labels = list(dict.fromkeys(label for row in rows[name] for label in row.ratios))
-        series = [chart.Series(label, _course(rows[name], label)) for label in labels]
-        panels.append(chart.Panel(title, chart.Axis("measurement"), chart.Axis("ratio", low=0), series))
-    return chart.draw(*panels, columns=2, width=480)
+    for name, label in DRAWN:
+        there = [row for row in rows[name] if label in row.ratios]
+        makes = dict.fromkeys(row.machine.split(",")[0] for row in there)
+        series = [chart.Series(make, _course(there, label, make)) for make in makes]
+        panels.append(chart.Panel(label, chart.Axis("measurement"), chart.Axis("ratio", low=0), series))
+    return chart.draw(*panels, height=240)
 
 
-def _course(rows: list[Measured], label: str) -> dict[float, Sequence[float]]:
-    return {number: [row.ratios[label]["median"]] for number, row in enumerate(rows, 1) if label in row.ratios}
+def _course(rows: list[Measured], label: str, make: str) -> dict[float, Sequence[float]]:
+    numbered = enumerate(rows, start=1)
+    return {n: [row.ratios[label]["median"]] for n, row in numbered if row.machine.split(",")[0] == make}
 
 
 def redraw(page: str) -> tuple[str, str]:

@@ -30,21 +30,21 @@ def step_ratios(result: Any) -> dict[str, Ratio]:
     found = {}
     for case, label in NETWORKS.items():
         if rates := result["cases"].get(case):
-            found[f"{label} : PyTorch eager"] = rates.get("ratio_to_pytorch", rates["ratio"])
+            found[f"{label} / PyTorch eager"] = rates.get("ratio_to_pytorch", rates["ratio"])
             if compiled := rates.get("ratio_to_torch_compile"):
-                found[f"{label} : torch.compile"] = compiled
+                found[f"{label} / torch.compile"] = compiled
     return found
 
 
 def input_ratios(result: Any) -> dict[str, Ratio]:
     """Of JPEG bytes on the most threads that were measured, to each peer that matters and is there."""
     ratios = result["ratios"][max(result["ratios"], key=int)]
-    return {f"JPEG bytes : {label}": ratios[peer]["podium"] for peer, label in PEERS.items() if peer in ratios}
+    return {f"JPEG bytes / {label}": ratios[peer]["podium"] for peer, label in PEERS.items() if peer in ratios}
 
 
 def update_ratios(result: Any) -> dict[str, Ratio]:
     ratios = result["sharded_to_replicated"]
-    return {f"sharded : replicated, {result['torus']}, {name.upper()}": ratio for name, ratio in ratios.items()}
+    return {f"sharded / replicated, {result['torus']}, {name.upper()}": ratio for name, ratio in ratios.items()}
 
 
 def allreduce_ratios(result: Any) -> dict[str, Ratio]:
@@ -53,7 +53,7 @@ def allreduce_ratios(result: Any) -> dict[str, Ratio]:
     largest = max(rows, key=lambda row: row["bytes"])
     ours, (least, most) = largest["seconds"]["torus"], largest["spread_seconds"]["torus"]
     return {
-        f"torus sum : {label}": {
+        f"torus sum / {label}": {
             "median": largest["seconds"][name] / ours,
             "least": largest["spread_seconds"][name][0] / most,
             "most": largest["spread_seconds"][name][1] / least,
@@ -68,7 +68,7 @@ def pod_ratios(result: Any) -> dict[str, Ratio]:
     found = {}
     for images in sorted({images for _, images in cycles}):
         ratio = cycles["flax, optax.lars", images] / cycles["Podium", images]
-        found[f"{result['topology']}, {images} a core : Flax"] = {"median": ratio, "least": ratio, "most": ratio}
+        found[f"{result['topology']}, {images} a core / Flax"] = {"median": ratio, "least": ratio, "most": ratio}
     return found
 
 
