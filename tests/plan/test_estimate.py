@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from podium.plan.count import Product, Work, _of_one_core, _trace, count
+from podium.plan.count import Work, _of_one_core, _trace, count
 from podium.plan.estimate import Constants, Origin, estimate, evaluations
 from podium.plan.gradient_sum import in_words, is_two_colour_2d
 from podium.plan.hlo import Collective, Program
@@ -12,6 +12,7 @@ from podium.plan.libtpu import Compiled
 from podium.plan.machines import CHIPS, parse_pod
 from podium.plan.plan import make_plan
 from podium.recipe.reading import load_recipe
+from podium.step.work import Product
 from podium.train.loop import evaluation_steps
 
 _RECIPE = load_recipe("resnet50-32k")
@@ -89,7 +90,7 @@ def test_hosts_that_cannot_keep_up_set_the_pace():
     assert e.images_per_second == pytest.approx(256 * 96 * 10.0)
 
 
-@pytest.mark.parametrize("name", ["resnet50-32k", "resnet50-64k", "resnet50-256", "cifar10"])
+@pytest.mark.parametrize("name", ["resnet50-32k", "resnet50-64k", "resnet50-256", "cifar10-sgd"])
 def test_as_many_evaluations_are_planned_as_are_run(name):
     recipe = load_recipe(name)
     assert evaluations(recipe) == len(evaluation_steps(recipe))
@@ -121,7 +122,7 @@ def test_the_count_of_resnet50_is_the_known_one(resnet50):
 
 def test_filters_that_are_not_trained_have_no_gradient_and_no_norm():
     """resnet7: fixed filters, then 48, 160 and 160 channels in pairs of convolutions, and the classifier."""
-    work = count(load_recipe("cifar10", ["model.classes=10"]), 1)
+    work = count(load_recipe("cifar10-sgd", ["model.classes=10"]), 1)
     assert work.norms == 6
     assert len(work.products) == 8 + 7 + 7  # forward; by weights; by inputs, down to the filters' bias
     sides = [(31, 24), (31, 48), (15, 48), (15, 160), (7, 160), (7, 160), (3, 160)]

@@ -11,7 +11,7 @@ from tests.support.clock import Clock
 from tests.support.snapshots import assert_snapshot
 
 from podium.report import events
-from podium.report.terminal import Terminal, bottleneck, duration
+from podium.report.terminal import Terminal, bottleneck, duration, work
 
 SHOWN = Path(__file__).parent / "shown"
 STARTED = events.Started(
@@ -31,7 +31,7 @@ HOSTS = events.Hosts(
 EVALUATED = events.Evaluated(step=600, epoch=1.536, images=10_000, top1=0.8125, top5=0.98, loss=0.5678, seconds=4.25)
 SUMMARY = events.Summary(
     accuracy=0.9412, top5=0.998, images_per_second=1234.5, train_seconds=3665.0, compile_seconds=41.6, input_bound=0.31,
-    steps=1200, weights_hash="0" * 64, run="runs/[v2]",
+    steps=1200, weights_hash="0" * 64, run="runs/[v2]", train_flops=2.965e14,
 )  # fmt: skip
 
 
@@ -113,3 +113,9 @@ def test_the_bottleneck_is_named_with_its_own_share(share, words):
 )
 def test_a_duration_has_two_digits_after_each_colon(seconds, words):
     assert duration(seconds) == words
+
+
+def test_work_is_told_in_readable_units():
+    assert work(2.973e14) == "0.297 PFLOP"
+    assert work(1.65e17) == "165 PFLOP"
+    assert work(4.1234e13) == "41.2 TFLOP"

@@ -4,11 +4,8 @@ against a chip's peaks. This is all that is known for GPUs, for chips whose cloc
 libtpu.
 """
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
 
 import jax
 
@@ -16,14 +13,9 @@ from podium.mesh import build_mesh
 from podium.plan.machines import Chip
 from podium.recipe.schema import Recipe
 from podium.recipe.torus import Shape, Torus
+from podium.step import work
 from podium.step.programs import batch_shapes, build_step
-
-
-class Product(NamedTuple):
-    """One convolution or matrix product."""
-
-    flops: float
-    bytes: float  # in and out
+from podium.step.work import Product
 
 
 @dataclass(frozen=True)
@@ -88,38 +80,10 @@ def _trace(recipe: Recipe) -> Work:
     state = jax.eval_shape(step.init)
     traced = step.train.trace(state, batch_shapes(recipe, step, steps=1))
     forward = step.predict.trace(state, batch_shapes(recipe, step, steps=None)["image"])
-    activation_bytes = sum(_bytes(equation.outvars[0].aval) for equation in _equations(forward.jaxpr.jaxpr))
-    products = tuple(map(_product, _equations(traced.jaxpr.jaxpr)))
+    activation_bytes = sum(
+        work.array_bytes(equation.outvars[0].aval) for equation in work.equations(forward.jaxpr.jaxpr)
+    )
+    products = tuple(map(work.product, work.equations(traced.jaxpr.jaxpr)))
     parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
     norms = len(jax.tree.leaves(state.stats)) // 2  # a mean and a variance each
     return Work(products, parameters, activation_bytes, norms)
-
-
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    """Every convolution and matrix product, also inside loops, maps and custom gradients; a norm, which is a product of
-    vectors, is none."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name in ("conv_general_dilated", "dot_general") and equation.outvars[0].aval.ndim > 1:
-            yield equation
-        for value in equation.params.values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    yield from _equations(inner)
-
-
-def _product(equation: Any) -> Product:
-    lhs, rhs = (variable.aval for variable in equation.invars)
-    out = equation.outvars[0].aval
-    if equation.primitive.name == "dot_general":
-        (contracted, _), _ = equation.params["dimension_numbers"]
-        inner = math.prod(lhs.shape[axis] for axis in contracted)
-    else:
-        numbers = equation.params["dimension_numbers"]
-        # A dilated input is mostly zeros that nobody multiplies.
-        inner = rhs.size / rhs.shape[numbers.rhs_spec[0]] / math.prod(equation.params["lhs_dilation"])
-    return Product(2.0 * out.size * inner, float(sum(map(_bytes, (lhs, rhs, out)))))
-
-
-def _bytes(array: Any) -> int:
-    return int(array.size * array.dtype.itemsize)

@@ -13,7 +13,7 @@ from podium.errors import UserError
 from podium.report.history import History, read_history
 from podium.report.page import Chart, Line, Page
 from podium.report.starts import read_starts
-from podium.report.terminal import bottleneck, duration
+from podium.report.terminal import bottleneck, duration, work
 
 _CONFUSION_MOST = 40  # classes; above it a table would be unreadable, and the most frequent mistakes are listed
 _LISTED = 30
@@ -112,6 +112,8 @@ def _cards(run: Run) -> list[tuple[str, str]]:
             cards.append((f"{best['top1']:.2%}", f"best top-1, epoch {best['epoch']:.3g}"))
     if history.summary:
         cards.append((duration(history.summary["train_seconds"]), "training and evaluation, m:ss"))
+        if flops := history.summary.get("train_flops"):
+            cards.append((work(flops), "convolutions and products"))
     if history.train:
         rates = sorted(line["images_per_second"] for line in history.train)
         waits = sum(line["input_bound"] for line in history.train) / len(history.train)

@@ -37,6 +37,11 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def work(flops: float) -> str:
+    """'0.297 PFLOP', or with fewer '41.2 TFLOP'."""
+    return f"{flops / 1e15:.3g} PFLOP" if flops >= 1e14 else f"{flops / 1e12:.3g} TFLOP"
+
+
 def _numbers(event: events.Progress, loss: str) -> str:
     return (
         f"epoch {event.epoch:.1f}  {loss} {event.metrics['loss']:.3f}  lr {event.metrics['learning_rate']:.3g}  "
@@ -139,6 +144,8 @@ class Terminal(events.Listener):
         table.add_row("top-5 accuracy", f"{event.top5:.2%}")
         table.add_row("training time", f"{duration(event.train_seconds)} (+ {event.compile_seconds:.0f} s to compile)")
         table.add_row("throughput", f"{event.images_per_second:,.0f} images/s, {bottleneck(event.input_bound)}")
+        if event.train_flops:
+            table.add_row("work", f"{work(event.train_flops)} of convolutions and products, forward and backward")
         table.add_row("run", printable(event.run))
         self.console.print(table)
         self.note(f"next: podium eval {event.run} · podium predict {event.run} IMAGE…")

@@ -23,6 +23,7 @@ from podium.recipe.schema import Recipe
 from podium.report import events
 from podium.step.programs import Step, batch_shapes
 from podium.step.state import State
+from podium.step.work import flops
 from podium.train.checkpoint import Checkpoints, NotFinite, weights_hash
 from podium.train.data_warnings import data_warnings
 from podium.train.evaluate import Evaluator
@@ -178,6 +179,7 @@ class TrainingLoop:
             steps=self._recipe.train_steps,
             weights_hash=weights_hash(self._state),
             run=str(self._setup.run),
+            train_flops=self._recipe.train_steps * self._programs.step_flops,
         )
 
 
@@ -215,16 +217,19 @@ class _Programs:
     train: Any
     evaluate: Any
     compile_seconds: float
+    step_flops: float
 
 
 def _compile(recipe: Recipe, step: Step, state: State) -> _Programs:
     """Both programs, ahead of the first step: compile time is then counted apart, and nothing recompiles later."""
     began = time.perf_counter()
     batch = batch_shapes(recipe, step, recipe.steps_per_dispatch)
-    train = step.train.lower(state, batch).compile()
+    traced = step.train.trace(state, batch)
+    step_flops = flops(traced.jaxpr.jaxpr) / recipe.steps_per_dispatch
+    train = traced.lower().compile()
     eval_batch = batch_shapes(recipe, step, steps=None)
     evaluate = step.evaluate.lower(state, step.zero_totals(), eval_batch).compile()
-    return _Programs(train, evaluate, time.perf_counter() - began)
+    return _Programs(train, evaluate, time.perf_counter() - began, step_flops)
 
 
 def _started(setup: Setup, portable: State, cache_level: str) -> events.Started:
