@@ -39,6 +39,20 @@ def test_an_evaluation_with_flips_takes_the_mean_of_both_answers():
     assert float(totals["loss"]) == pytest.approx(-np.log(expected[np.arange(BATCH), labels]).sum(), rel=1e-5)
 
 
+def test_an_evaluation_with_shifts_counts_the_moved_answers_as_much_as_the_unmoved():
+    plain, moved = programs(small_recipe(), 1, 1), programs(small_recipe(evaluate_shift=2, evaluate_flips=True), 1, 1)
+    images = np.random.default_rng(0).integers(0, 256, (BATCH, SIZE, SIZE, 3), dtype=np.uint8)
+    rows = np.abs(np.arange(-2, SIZE + 2))
+    rows = np.minimum(rows, 2 * (SIZE - 1) - rows)  # reflected at both ends
+    up, down = (images[:, rows[at]][:, :, rows[at]] for at in (slice(0, SIZE), slice(4, SIZE + 4)))
+    state, logits = plain.init(), 0.0
+    for weight, image in ((0.5, images), (0.25, up), (0.25, down)):
+        for view in (image, image[:, :, ::-1]):
+            logits += weight / 2 * np.log(np.asarray(plain.predict(state, view)))
+    expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    np.testing.assert_allclose(moved.predict(state, images), expected, rtol=1e-5)
+
+
 def test_alternating_flips_show_both_sides_in_any_two_epochs():
     samples, sizes = np.arange(4000), np.full((4000, 2), 32)
     data = Data(crop="shifted", flip_order="alternating")

@@ -199,6 +199,12 @@ class Recipe:
     evaluate_flips: Annotated[
         bool, also_called("tta"), "Whether an evaluation takes the mean answer to each image and its mirror image."
     ] = False
+    evaluate_shift: Annotated[
+        int,
+        at_least(0),
+        "Pixels by which an evaluation also moves each image, up and left and down and right, with reflected borders; "
+        "the two moved answers count as much as the unmoved one. 0: none is moved.",
+    ] = 0
     evaluate_every_epochs: Annotated[
         float, above(0), also_called("eval_every"), "Epochs between evaluations; the last step is always evaluated."
     ] = 4.0

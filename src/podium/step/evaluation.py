@@ -47,8 +47,20 @@ class Evaluation:
 
     def _logits(self, state: State, batch: Batch) -> jax.Array:
         trees = self.update.trees(state)
-        logits = self.network.forward(*trees, batch, train=False)[0]
-        if not self.recipe.evaluate_flips:
-            return logits
-        mirrored = {"image": jnp.flip(batch["image"], -2)}
-        return (logits + self.network.forward(*trees, mirrored, train=False)[0]) / 2
+        views = _views(batch["image"], flips=self.recipe.evaluate_flips, shift=self.recipe.evaluate_shift)
+        logits = [weight * self.network.forward(*trees, {"image": view}, train=False)[0] for weight, view in views]
+        return jnp.stack(logits).sum(0) if len(views) > 1 else logits[0]
+
+
+def _views(images: jax.Array, *, flips: bool, shift: int) -> list[tuple[float, jax.Array]]:
+    """What the network is shown of each image, and how much each answer counts: moved ones half of all together, then
+    mirror images as much as the others."""
+    views = [(1.0, images)]
+    if shift:
+        height, width = images.shape[1:3]
+        wider = jnp.pad(images, ((0, 0), (shift, shift), (shift, shift), (0, 0)), mode="reflect")
+        moved = [wider[:, at : at + height, at : at + width] for at in (0, 2 * shift)]
+        views = [(0.5, images), *((0.25, view) for view in moved)]
+    if flips:
+        views = [(weight / 2, view) for weight, image in views for view in (image, jnp.flip(image, -2))]
+    return views

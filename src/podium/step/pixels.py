@@ -13,7 +13,8 @@ def packs_images(recipe: Recipe, *, on_tpu: bool) -> bool:
     multiply the zeros of such kernels for nothing."""
     model = recipe.model
     fits = model.stem == "conv7" and model.padding == "symmetric" and recipe.data.image_size % 8 == 0
-    return on_tpu and fits and not recipe.evaluate_flips and recipe.accumulate == 1  # which take images apart
+    takes_apart = recipe.evaluate_flips or recipe.evaluate_shift or recipe.accumulate > 1
+    return on_tpu and fits and not takes_apart
 
 
 def normalise_pixels(image: jax.Array, data: Data, colour: jax.Array | None = None) -> jax.Array:
