@@ -83,6 +83,6 @@ def test_the_command_agrees_and_names_what_does_not(monkeypatch):
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0
-    monkeypatch.setitem(readme.PAGES, "README.md", [says("recipe `cifar10`, {} px", 64)])
-    with pytest.raises(SystemExit, match=r"README\.md should say: recipe `cifar10`, 64 px"):
+    monkeypatch.setitem(readme.PAGES, "README.md", [says("recipe `cifar10-sgd`, {} px", 64)])
+    with pytest.raises(SystemExit, match=r"README\.md should say: recipe `cifar10-sgd`, 64 px"):
         main()

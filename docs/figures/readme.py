@@ -53,7 +53,7 @@ PAGES = {
             *(100 * DEMO["accuracy"], DEMO["train_seconds"], DEMO_OF_0_1_0["train_seconds"]),
         ),
         says(
-            "Recipe `cifar10` reached {:.1f} % in {:.0f} minutes",
+            "Recipe `cifar10-sgd` reached {:.1f} % in {:.0f} minutes",
             *(100 * ACCURACY["accuracy"], ACCURACY["train_seconds"] / 60),
         ),
         says(

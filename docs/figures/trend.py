@@ -45,7 +45,7 @@ FULL: dict[str, tuple[str, Callable[[Any], dict[str, Ratio]]]] = {
 
 
 DRAWN = (
-    ("step", "cifar10's network / PyTorch eager"),
+    ("step", "resnet7 / PyTorch eager"),
     ("step", "ResNet-50 / PyTorch eager"),
     ("input", "JPEG bytes / tf.data"),
 )

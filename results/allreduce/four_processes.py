@@ -1,5 +1,5 @@
-"""The first 39 steps of recipe `cifar10` on four processes, by every reduction and weight update: are the losses the
-same? Prints JSON.
+"""The first 39 steps of recipe `cifar10-sgd` on four processes, by every reduction and weight update: are the losses
+the same? Prints JSON.
 
     python results/allreduce/four_processes.py PREPARED_CIFAR10 FOLDER_FOR_RUNS
 """
@@ -16,7 +16,7 @@ from podium.recipe.reading import load_recipe
 
 STEPS_TOLD = (1, 5, 10, 20, 39)
 EPOCHS = 0.1
-RECIPE = load_recipe("cifar10")
+RECIPE = load_recipe("cifar10-sgd")
 # A tenth of an epoch lies within the warm-up: a run of that length that warms up to the rate which the recipe has by
 # then takes the recipe's own first steps.
 WARMUP_EPOCHS = 0.999 * EPOCHS  # a warm-up must end before the run
@@ -26,7 +26,7 @@ RATE = RECIPE.optimizer.learning_rate * WARMUP_EPOCHS / RECIPE.schedule.warmup_e
 def losses(data: str, run: Path, reduce: str, weight_update: str) -> list[float]:
     sets = ["torus=2x2", f"reduce={reduce}", f"weight_update={weight_update}", "log_every_steps=1"]
     sets += [f"epochs={EPOCHS}", f"schedule.warmup_epochs={WARMUP_EPOCHS}", f"optimizer.learning_rate={RATE}"]
-    command = [sys.executable, "-m", "podium", "launch", "-n", "4", "--", "train", "--recipe", "cifar10"]
+    command = [sys.executable, "-m", "podium", "launch", "-n", "4", "--", "train", "--recipe", "cifar10-sgd"]
     command += ["--data", data, "--run", str(run), *(part for text in sets for part in ("--set", text))]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     events = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

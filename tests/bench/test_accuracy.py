@@ -20,7 +20,7 @@ def result(name, *values, losses=()):
         for i, value in enumerate(values)
     ]
     row = {"row": name, "processes": ROWS[name].processes, "runs": runs}
-    return {**row, "recipe": to_dict(load_recipe("cifar10", ROWS[name].changes))}
+    return {**row, "recipe": to_dict(ROWS[name].recipe())}
 
 
 def write(folder, *results):
@@ -32,28 +32,28 @@ def write(folder, *results):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_every_row_is_a_recipe_that_fits_its_torus(name):
-    recipe = load_recipe("cifar10", ROWS[name].changes)
+    recipe = ROWS[name].recipe()
     assert recipe.batch_global % recipe.model.norm_span == 0
     assert ROWS[name].table in accuracy_page.TABLES
 
 
 def test_the_step_benchmark_measures_the_recipes_network():
-    case, recipe = CASES["cifar"], load_recipe("cifar10")
+    case, recipe = CASES["cifar"], load_recipe("cifar10-sgd")
     assert (case.model, case.stem) == (recipe.model.name, recipe.model.stem)
     assert (case.image_size, case.batch) == (recipe.data.image_size, recipe.batch_global)
 
 
 def test_rows_of_a_table_differ_only_in_what_the_table_is_about():
-    span_4, span_64 = (to_dict(load_recipe("cifar10", ROWS[f"span-{s}"].changes)) for s in (4, 64))
+    span_4, span_64 = (to_dict(ROWS[f"span-{s}"].recipe()) for s in (4, 64))
     assert span_4.pop("model") == {**span_64.pop("model"), "norm_span": 4}
     assert span_4 == span_64
-    whole, sharded = (to_dict(load_recipe("cifar10", ROWS[f"chips-4x4-{n}"].changes)) for n in ("torus", "sharded"))
+    whole, sharded = (to_dict(ROWS[f"chips-4x4-{n}"].recipe()) for n in ("torus", "sharded"))
     assert (whole.pop("weight_update"), sharded.pop("weight_update")) == ("replicated", "sharded")
     assert whole == sharded
-    lars, sgd = (load_recipe("cifar10", ROWS[n].changes) for n in ("batch-4096-lars-8", "batch-4096-sgd-6.08"))
+    lars, sgd = (ROWS[n].recipe() for n in ("batch-4096-lars-8", "batch-4096-sgd-6.08"))
     assert (lars.optimizer.name, lars.optimizer.weight_decay) == ("lars", sgd.optimizer.weight_decay)
     assert (lars.epochs, lars.schedule, lars.model) == (sgd.epochs, sgd.schedule, sgd.model)
-    slow = load_recipe("cifar10", ROWS["batch-4096-sgd-6.08-slow"].changes)
+    slow = ROWS["batch-4096-sgd-6.08-slow"].recipe()
     assert slow.schedule.warmup_epochs == 2 * sgd.schedule.warmup_epochs
     assert (slow.epochs, slow.optimizer, slow.model) == (sgd.epochs, sgd.optimizer, sgd.model)
 

@@ -18,8 +18,8 @@ def kept(file):
 def test_a_step_is_compared_with_both_of_pytorch():
     found = every.step_ratios(kept("step/2026-11-18-step.json"))
     assert {name: round(ratio["median"], 2) for name, ratio in found.items()} == {
-        "cifar10's network / PyTorch eager": 1.48,
-        "cifar10's network / torch.compile": 1.64,
+        "resnet7 / PyTorch eager": 1.48,
+        "resnet7 / torch.compile": 1.64,
         "ResNet-50 / PyTorch eager": 1.25,
         "ResNet-50 / torch.compile": 1.13,
     }

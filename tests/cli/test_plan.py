@@ -12,7 +12,7 @@ from podium.plan import decode_rate
 pytestmark = pytest.mark.slow
 
 
-_SMALL = ("--recipe", "cifar10", "--counted", "--json")
+_SMALL = ("--recipe", "cifar10-sgd", "--counted", "--json")
 
 
 def test_the_last_line_is_the_plan(podium):
@@ -64,10 +64,10 @@ def test_the_largest_batch_that_fits(podium):
 @pytest.mark.parametrize(
     "options",
     [
-        PlanOptions("cifar10", "v3:2x2", counted=True),
-        PlanOptions("cifar10", "v3:2x2,v3:4x4", counted=True),
-        PlanOptions("cifar10", "v3:2x2", fit="batch", counted=True),
-        PlanOptions("cifar10", "v3", fit="pod", minutes=80.0, counted=True),
+        PlanOptions("cifar10-sgd", "v3:2x2", counted=True),
+        PlanOptions("cifar10-sgd", "v3:2x2,v3:4x4", counted=True),
+        PlanOptions("cifar10-sgd", "v3:2x2", fit="batch", counted=True),
+        PlanOptions("cifar10-sgd", "v3", fit="pod", minutes=80.0, counted=True),
     ],
 )
 def test_every_way_of_planning_waits_for_input(options, monkeypatch, capsys):
@@ -109,7 +109,7 @@ _TWO_PODS = ("--topology", "v3:2x2,v3:4x4")
     ],
 )
 def test_an_option_without_effect_is_refused(podium, arguments, says):
-    done = podium("plan", *arguments, *(() if "--check" in arguments else ("--counted", "--recipe", "cifar10")))
+    done = podium("plan", *arguments, *(() if "--check" in arguments else ("--counted", "--recipe", "cifar10-sgd")))
     assert done.code == 2
     assert done.err.startswith(f"podium: {says}")
     assert done.err.count("\n") == 1
@@ -122,7 +122,7 @@ def test_an_option_without_effect_is_refused(podium, arguments, says):
         (("--topology", "v3:32x32", "--batch", "1000", "--set", "model.norm_span=8"), "is not divisible by 2048 chips"),
         (("--topology", "v3:32x32", "--batch", "many"), "write --batch 16384,32768"),
         (
-            ("--recipe", "cifar10", "--topology", "v2", "--fit", "pod", "--minutes", "0.0001"),
+            ("--recipe", "cifar10-sgd", "--topology", "v2", "--fit", "pod", "--minutes", "0.0001"),
             "the fastest, v2:",
         ),
         (

@@ -175,7 +175,7 @@ def test_shipped_recipes_are_listed_and_shown(capsys):
     listed = recipes(Recipes())
     assert set(listed) == set(shipped())
     assert listed["demo"].startswith("The demo")
-    shown = recipes(Recipes(name="cifar10"))
+    shown = recipes(Recipes(name="cifar10-sgd"))
     assert shown["model"]["name"] == "resnet7"
     out = capsys.readouterr().out
     assert "# Hardware: two CPU cores" in out  # with its comments

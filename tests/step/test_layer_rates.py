@@ -14,15 +14,16 @@ from podium.mesh import build_mesh
 from podium.models.freeze import check_freeze, is_frozen
 from podium.recipe.schema import Model
 from podium.recipe.torus import Shape, lay_out
-from podium.step.programs import batch_shapes, build_step
+from podium.step.layer_rates import rate_factors
+from podium.step.programs import batch_shapes, build_step, parameter_shapes
 
 BATCH, CLASSES = 16, 5
 
 
-def recipe(freeze="none", freeze_norm="frozen layers", classifier_rate=1.0, weight_update="replicated"):
+def recipe(freeze="none", freeze_norm="frozen layers", *, weight_update="replicated", **rates):
     table = {"freeze": freeze, "freeze_norm": freeze_norm, "name": "resnet7-narrow", "stem": "patches", "norm_span": 4}
     optimizer = {
-        "name": "sgd", "learning_rate": 0.1, "momentum": 0.0, "nesterov": False, "classifier_rate": classifier_rate,
+        "name": "sgd", "learning_rate": 0.1, "momentum": 0.0, "nesterov": False, **rates,
     }  # fmt: skip
     made = small_recipe(
         model={**table, "classes": CLASSES}, optimizer=optimizer, weight_update=weight_update,
@@ -83,6 +84,17 @@ def test_batch_norm_is_frozen_or_not():
     assert changed(before, after) == statistics(before) | {("classifier", "kernel"), ("classifier", "bias")}
     before, after, _ = trained(recipe("none", "all"))
     assert changed(before, after) == set(before) - statistics(before)
+
+
+def test_biases_have_a_rate_of_their_own_and_frozen_ones_none():
+    r = recipe("stage 1", bias_rate=64.0, classifier_rate=3.0)
+    shapes = parameter_shapes(r, build_mesh(lay_out(Shape(1, 1), BATCH, 4), jax.devices()[:1]))
+    factors = jax.tree.unflatten(jax.tree.structure(shapes), rate_factors(r, shapes) or ())
+    of = {name: float(factor) for name, factor in leaves_by_name(factors, {}).items()}
+    assert of["stages", "2", "widen_norm", "bias"] == 64
+    assert of["stages", "2", "widen_norm", "scale"] == of["stages", "2", "widen", "kernel"] == 1
+    assert of["stages", "0", "widen_norm", "bias"] == of["patch_bias",] == 0
+    assert of["classifier", "bias"] == of["classifier", "kernel"] == 3
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_evaluations_end_with_dispatches():
 
 def test_evaluations_keep_to_epochs_that_are_no_whole_number_of_steps():
     # 390.6 steps an epoch: rounded once, the fifth would come one step before the end.
-    r = load_recipe("cifar10", ["epochs=10"])
+    r = load_recipe("cifar10-sgd", ["epochs=10"])
     assert sorted(evaluation_steps(r)) == [781, 1562, 2344, 3125, 3906]
 
 

@@ -1,5 +1,5 @@
 """Does accuracy hold as the batch-norm span, the batch, the chips and the precision change? Every row of the tables in
-docs/accuracy.md has a name here, and is recipe `cifar10` with a few changes. A run is the command `podium train` in a
+docs/accuracy.md has a name here, and is a shipped recipe with a few changes. A run is the command `podium train` in a
 process of its own, so it can be repeated by hand; what it reached goes to `results/accuracy/ROW.json` as soon as it
 ends. Accuracy is what counts: seconds are recorded, not compared.
 """
@@ -25,12 +25,16 @@ from podium.train import run_directory
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: recipe `cifar10` with `changes`, trained from each of `seeds`, by one process or several."""
+    """One line of a table: `base` with `changes`, trained from each of `seeds`, by one process or several."""
 
     table: str
     changes: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
     processes: int = 1
+    base: str = "cifar10-sgd"
+
+    def recipe(self, *more: str) -> Recipe:
+        return load_recipe(self.base, [*self.changes, *more])
 
 
 # A small network on images of half the size: about a fortieth of the baseline's work an image, so that a row takes
@@ -39,7 +43,9 @@ _SMALL = ("model.name=resnet7-narrow", "data.image_size=16")
 
 
 def _rows() -> Iterator[tuple[str, Row]]:
-    yield "baseline", Row("baseline")
+    yield "baseline", Row("work")
+    for name in ("cifar10", "cifar10-94"):
+        yield name, Row("work", seeds=(0, 1, 2), base=name)
     for span in (2, 4, 8, 16, 32, 64):  # 16 chips of 4 images: 4 is local batch norm, 64 the whole batch
         batch = ("torus=4x4", "batch_global=64", "optimizer.learning_rate=0.095", f"model.norm_span={span}")
         yield f"span-{span}", Row("span", (*_SMALL, *_epochs(2), *batch), (0, 1, 2))
@@ -52,6 +58,15 @@ def _rows() -> Iterator[tuple[str, Row]]:
                 name = f"batch-{size}-{optimizer}-{rate:g}" + ("-slow" if warmup == 0.4 else "")
                 changes = (f"batch_global={size}", "log_every_steps=1", _OPTIMIZERS[optimizer].format(rate=rate))
                 yield name, Row("batch", (*_SMALL, *_epochs(12, warmup), *changes))
+    # 1,562 steps at batch 512; the paper's run has 3,519 at its largest. Rates as above.
+    for batch_size, peak in ((64, {"sgd": 0.095, "lars": 1.0}), (512, {"sgd": 0.76, "lars": 2.8})):
+        for optimizer, share in itertools.product(("sgd", "lars"), (1.0, 0.5)):
+            rate = peak[optimizer] * share
+            of_batch = (f"batch_global={batch_size}", "model.norm_span=64", _OPTIMIZERS[optimizer].format(rate=rate))
+            yield (
+                f"steps-{batch_size}-{optimizer}-{rate:g}",
+                Row("steps", (*_SMALL, *_epochs(16), *of_batch), (0, 1, 2)),
+            )
     yield "chips-1x1-xla", Row("chips", _on_chips("1x1", "xla"), (0, 1, 2))  # the spread of seeds is the noise
     for torus, reduce in itertools.product(("2x2", "4x4"), ("xla", "ring", "torus")):
         yield f"chips-{torus}-{reduce}", Row("chips", _on_chips(torus, reduce))
@@ -115,17 +130,18 @@ def run(
 def train_command(name: str) -> list[str]:
     """How to train this row by hand, but for --data, --run and a seed other than 0."""
     sets = [part for change in ROWS[name].changes for part in ("--set", change)]
-    return ["podium", "train", "--recipe", "cifar10", *sets]
+    return ["podium", "train", "--recipe", ROWS[name].base, *sets]
 
 
 def is_of(name: str, result: dict[str, Any]) -> bool:
-    """Whether a result is of the row as it is now. The version of its order of images is one more seed."""
-    then, now = from_run(result["recipe"]), load_recipe("cifar10", ROWS[name].changes)
-    return replace(then, data=replace(then.data, order=now.data.order)) == now
+    """Whether a result is of the row as it is now. The version of its order of images is one more seed, and what a
+    recipe is called changes nothing."""
+    then, now = from_run(result["recipe"]), ROWS[name].recipe()
+    return replace(then, name=now.name, data=replace(then.data, order=now.data.order)) == now
 
 
 def _train(name: str, seed: int, data: str | Path, *, run: Path) -> dict[str, Any]:
-    if not _holds(run, load_recipe("cifar10", [*ROWS[name].changes, f"seed={seed}"])):
+    if not _holds(run, ROWS[name].recipe(f"seed={seed}")):
         arguments = [*train_command(name)[1:], "--set", f"seed={seed}", "--data", str(data), "--run", str(run)]
         why = _run([*arguments, "--json"], ROWS[name].processes)
         if why and "; lower optimizer.learning_rate=" not in why:  # what is said of any divergence
@@ -133,7 +149,7 @@ def _train(name: str, seed: int, data: str | Path, *, run: Path) -> dict[str, An
         if why:
             return {"seed": seed, "accuracy": None, "diverged": why.partition(";")[0], **_curves(run)}
     summary = json.loads((run / "summary.json").read_text())
-    kept = ("accuracy", "steps", "train_seconds", "images_per_second")
+    kept = ("accuracy", "steps", "train_flops", "train_seconds", "images_per_second")
     return {"seed": seed, **{key: summary[key] for key in kept}, **_curves(run)}
 
 
@@ -184,7 +200,7 @@ def _record(name: str, reached: dict[str, Any], file: Path) -> dict[str, Any]:
         "command": f"podium bench accuracy {name} --data cifar10",
         "note": "two shared cores: accuracies count, seconds do not",
         "processes": ROWS[name].processes,
-        "recipe": to_dict(load_recipe("cifar10", ROWS[name].changes)),
+        "recipe": to_dict(ROWS[name].recipe()),
         "runs": sorted(runs, key=lambda r: r["seed"]),
     }
     file.parent.mkdir(parents=True, exist_ok=True)

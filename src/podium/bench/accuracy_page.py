@@ -10,11 +10,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from podium.bench.accuracy import ROWS, is_of
 from podium.errors import UserError
 from podium.host.files import reporting, write_atomic
+from podium.mesh import recipe_mesh
+from podium.recipe.reading import from_run
+from podium.recipe.schema import Recipe
 from podium.recipe.torus import parse_torus
 from podium.report import chart
+from podium.step.programs import batch_shapes, build_step
+from podium.step.work import flops
 
 Result = dict[str, Any]
 
@@ -64,18 +71,35 @@ def _table(header: str, lines: list[tuple[Any, ...]]) -> str:
     return "\n".join([f"| {header} |", "|" + "---|" * columns, *rows])
 
 
-def _baseline(rows: list[Result]) -> str:
-    r = rows[0]["recipe"]
-    lines = [
-        (
-            f"{r['model']['name']}, stem {r['model']['stem']}",
-            f"{r['epochs']:g}",
-            r["batch_global"],
-            mean_and_spread(rows[0]),
-            ", ".join(f"{epoch:g}: {100 * top1:.1f}" for epoch, top1 in rows[0]["runs"][0]["evaluations"]),
+def _work(rows: list[Result]) -> str:
+    lines = []
+    for r in rows:
+        recipe = r["recipe"]
+        lines.append(
+            (
+                f"`{ROWS[r['row']].base}`",
+                recipe["model"]["name"],
+                recipe["optimizer"]["name"],
+                f"{recipe['epochs']:g}",
+                f"{_pflop(r):.3f}",
+                f"{statistics.mean(x['train_seconds'] for x in r['runs']) / 60:.0f}",
+                mean_and_spread(r),
+            )
         )
-    ]
-    return _table("network | epochs | batch | top-1 % | on the way, epoch: top-1 %", lines)
+    return _table("recipe | network | optimizer | epochs | PFLOP | minutes | top-1 %", lines)
+
+
+def _pflop(result: Result) -> float:
+    """The work of a run, counted now where it is older than the counting."""
+    flops = result["runs"][0].get("train_flops") or _counted(from_run(result["recipe"]).for_data(10, 50_000, 10_000))
+    return float(flops) / 1e15
+
+
+def _counted(recipe: Recipe) -> float:
+    step = build_step(recipe, recipe_mesh(recipe))
+    batch = batch_shapes(recipe, step, recipe.steps_per_dispatch)
+    traced = step.train.trace(jax.eval_shape(step.init), batch)
+    return flops(traced.jaxpr.jaxpr) * recipe.train_steps / recipe.steps_per_dispatch
 
 
 def _span(rows: list[Result]) -> str:
@@ -147,6 +171,21 @@ def _precision(rows: list[Result]) -> str:
     return _table("convolutions | top-1 %", [(r["recipe"]["precision"], mean_and_spread(r)) for r in rows])
 
 
+def _plot_work(rows: list[Result]) -> str:
+    series = []
+    for r in rows:
+        values: dict[float, list[float]] = {}
+        for run in r["runs"]:
+            for epoch, top1 in run["evaluations"]:
+                at = round(_pflop(r) * epoch / r["recipe"]["epochs"], 3)
+                values.setdefault(at, []).append(100 * top1)
+        series.append(chart.Series(ROWS[r["row"]].base, {at: seen for at, seen in values.items()}))
+    most = max(at for s in series for at in s.values)
+    goals = [chart.Series("goal", {0.0: [goal], most: [goal]}, dashed=True) for goal in (93.0, 94.0)]
+    title = "CIFAR-10: top-1 by work done; dashed: the goals, 93 and 94 %"
+    return _draw(title, chart.Axis("PFLOP, of convolutions and products"), "top-1 %", series=[*goals, *series])
+
+
 def _plot_span(rows: list[Result]) -> str:
     local = 4  # below it nothing is learned, and the rest would be drawn as one flat line
     series = chart.Series("top-1", {_span_of(r): accuracies(r) for r in rows if _span_of(r) >= local})
@@ -181,10 +220,17 @@ def _draw(title: str, x: chart.Axis, y_label: str, *, series: list[chart.Series]
 
 
 TABLES: dict[str, Callable[[list[Result]], str]] = {
-    "baseline": _baseline,
+    "work": _work,
     "span": _span,
     "batch": _batch,
+    "steps": _batch,
     "chips": _chips,
     "precision": _precision,
 }
-PLOTS: dict[str, Callable[[list[Result]], str]] = {"span": _plot_span, "batch": _plot_batch, "chips": _plot_chips}
+PLOTS: dict[str, Callable[[list[Result]], str]] = {
+    "work": _plot_work,
+    "span": _plot_span,
+    "batch": _plot_batch,
+    "steps": _plot_batch,
+    "chips": _plot_chips,
+}

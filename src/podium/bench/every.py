@@ -22,7 +22,7 @@ from podium.host.files import reporting, write_atomic
 
 Ratio = dict[str, float]
 PEERS = {"tfdata": "tf.data", "tfdata_same": "tf.data, same quality", "dali": "DALI"}
-NETWORKS = {"cifar": "cifar10's network", "resnet50": "ResNet-50"}
+NETWORKS = {"cifar": "resnet7", "resnet50": "ResNet-50"}
 
 
 def step_ratios(result: Any) -> dict[str, Ratio]:

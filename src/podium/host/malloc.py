@@ -1,6 +1,6 @@
 """Memory that stays. XLA:CPU takes the buffers of a program from malloc and gives them back each time it has run; glibc
 returns pieces of that size to the kernel, which hands them out again page by page, each filled with zeros. Seen on the
-step of recipe `cifar10`: a sixth of the processor's time. Where the CPU computes, the process keeps what it has.
+step of recipe `cifar10-sgd`: a sixth of the processor's time. Where the CPU computes, the process keeps what it has.
 """
 
 import ctypes

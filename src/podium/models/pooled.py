@@ -18,7 +18,7 @@ from podium.models.normalised import normalised
 from podium.models.pool import halve
 from podium.models.resnet import Layers, classifier
 
-WIDTHS = {"resnet7": (48, 160, 160), "resnet7-narrow": (16, 32, 64)}
+WIDTHS = {"resnet7": (48, 160, 160), "resnet7-narrow": (16, 32, 64), "resnet7-wide": (64, 256, 256)}
 """Channels of each stage."""
 
 # How large each part of a patch is in normalised photographs (their root mean square over CIFAR-10's training images):

@@ -17,6 +17,11 @@ Clip = Annotated[
 ClassifierRate = Annotated[
     float, above(0), "The classifier's learning rate, as a multiple of the other layers'; above 1 where it is new."
 ]
+BiasRate = Annotated[
+    float,
+    above(0),
+    "Learning rate of biases before the classifier (batch norm's, the stem's), as a multiple of the other layers'.",
+]
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Sgd:
     nesterov: Annotated[bool, "Whether the gradient is taken ahead of the momentum step."] = True
     weight_decay: Decay = 1e-4
     classifier_rate: ClassifierRate = 1.0
+    bias_rate: BiasRate = 1.0
     clip_norm: Clip = 0.0
 
 
@@ -47,6 +53,7 @@ class Lars:
     weight_decay: Decay = 1e-4
     trust: Annotated[float, above(0), also_called("eta", "trust_coefficient"), "Trust coefficient η."] = 0.001
     classifier_rate: ClassifierRate = 1.0
+    bias_rate: BiasRate = 1.0
     clip_norm: Clip = 0.0
 
 
@@ -65,6 +72,7 @@ class AdamW:
     epsilon: Annotated[float, above(0), "Added to the root of the mean squared gradient."] = 1e-8
     weight_decay: Decay = 0.05
     classifier_rate: ClassifierRate = 1.0
+    bias_rate: BiasRate = 1.0
     clip_norm: Clip = 0.0
 
 
@@ -80,6 +88,7 @@ class Lamb:
     epsilon: Annotated[float, above(0), "Added to the root of the mean squared gradient."] = 1e-6
     weight_decay: Decay = 0.02
     classifier_rate: ClassifierRate = 1.0
+    bias_rate: BiasRate = 1.0
     clip_norm: Clip = 0.0
 
 
@@ -101,6 +110,7 @@ class Muon:
     ] = 1.0
     other_momentum: Annotated[float, at_least(0), below(1), "Momentum of all that is no convolution."] = 0.85
     classifier_rate: ClassifierRate = 1.0
+    bias_rate: BiasRate = 1.0
     clip_norm: Clip = 0.0
 
 

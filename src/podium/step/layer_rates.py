@@ -1,4 +1,5 @@
-"""Layers that learn at a rate of their own: frozen ones at none, the classifier at `optimizer.classifier_rate`."""
+"""Layers that learn at a rate of their own: frozen ones at none, the classifier at `optimizer.classifier_rate`, biases
+before it at `optimizer.bias_rate`."""
 
 from typing import Any
 
@@ -8,15 +9,23 @@ from jax import lax
 from podium.models.freeze import is_frozen, keeps_statistics
 from podium.recipe.schema import Model, Recipe
 
+_BIASES = {"bias", "patch_bias"}
 Factors = tuple[float, ...] | None
 """One factor for the learning rate of each tensor; None where all are 1."""
 
 
 def rate_factors(recipe: Recipe, params: Any) -> Factors:
     """What the learning rate of each tensor of `params` is multiplied by."""
-    frozen, classifier = is_frozen(recipe.model), recipe.optimizer.classifier_rate
-    paths = [_names(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
-    factors = tuple(classifier if path[0] == "classifier" else 0.0 if frozen(path) else 1.0 for path in paths)
+    frozen, optimizer = is_frozen(recipe.model), recipe.optimizer
+
+    def factor(path: tuple[str, ...]) -> float:
+        if path[0] == "classifier":
+            return optimizer.classifier_rate
+        if frozen(path):
+            return 0.0
+        return optimizer.bias_rate if _BIASES & set(path) else 1.0
+
+    factors = tuple(factor(_names(path)) for path, _ in jax.tree_util.tree_leaves_with_path(params))
     return None if all(factor == 1.0 for factor in factors) else factors
 
 

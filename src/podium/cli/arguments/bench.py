@@ -16,7 +16,7 @@ class BenchStep(Command):
     """Compare a training step with PyTorch's, eager and compiled: same network, batch and cores."""
 
     cases: Annotated[tuple[str, ...], arg(metavar="CASE…")] = ("cifar", "resnet50")
-    """cifar: recipe cifar10, 32 px, batch 128. resnet50: 224 px, batch 16. resnet18: 64 px, batch 128.
+    """cifar: recipe cifar10-sgd, 32 px, batch 128. resnet50: 224 px, batch 16. resnet18: 64 px, batch 128.
     cifar-narrow: 32 channels."""
     rounds: Count = 7
     """Number of rounds; in each, all take their turn."""
