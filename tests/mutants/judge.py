@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from tests.mutants.table import Mistake, Mutant
@@ -101,12 +102,17 @@ def judge(mutants: list[Mutant], folder: Path, *, at_once: int, minutes: float) 
 
 
 def _copy(tree: Path) -> Path:
+    """The tree, with the libraries that an editable install keeps elsewhere."""
     tree.mkdir(parents=True)
     for name in _COPIED:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
         elif (ROOT / name).exists():
             shutil.copy(ROOT / name, tree / name)
+    podium = find_spec("podium")
+    for place in (podium and podium.submodule_search_locations) or ():
+        for library in Path(place).glob("*.so"):
+            shutil.copy(library, tree / "src/podium")
     return tree
 
 
