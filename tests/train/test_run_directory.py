@@ -73,7 +73,7 @@ def test_what_belongs_to_the_machine_may_change_at_any_restart(claimed, key):
 def test_a_file_that_is_no_run_is_named(tmp_path):
     with pytest.raises(UserError, match=r"holds no run \(no readable run\.json\); give the --run directory"):
         read(tmp_path)
-    for content in (b"", b"{}", b"[]", b"\xff", b"[" * 100_000):
+    for content in (b"", b"{}", b"[]", b"3", b"\xff", b"[" * 100_000):
         (tmp_path / "run.json").write_bytes(content)
         with pytest.raises(UserError, match=r"run\.json is damaged \(.*\); put back a copy, or choose another --run"):
             read(tmp_path)

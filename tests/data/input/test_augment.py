@@ -5,6 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podium.data.input import counter_rng
 from podium.data.input.augment import centre_boxes, eval_crops, train_crops
 from podium.recipe.schema import Data
 
@@ -47,6 +48,29 @@ def _crop_in_plain_python(rng, width, height, min_area):
         if w <= width and h <= height:
             return w, h
     return min(width, height * 4 // 3), min(height, width * 4 // 3)
+
+
+def test_resized_crops_are_the_draws_of_their_images():
+    """One image at a time: a crop's draws are those behind the flip's and the colours', four for each try."""
+    sizes = [(500, 375), (30, 200), (64, 64), (900, 20)] * 40
+    boxes = crops(Data(min_area=0.3), sizes, seed=5, epoch=2).boxes
+    for sample, (width, height) in enumerate(sizes):
+        draws = counter_rng.uniform(counter_rng.key(5, 2, np.array([sample])), 4, 44).reshape(10, 4).tolist()
+        assert boxes[sample].tolist() == _crop_of_draws(draws, width, height)
+
+
+def _crop_of_draws(draws, width, height):
+    for area, ratio, right, down in draws:
+        pixels, shape = (0.3 + 0.7 * area) * width * height, 0.75 * (16 / 9) ** ratio
+        w, h = round(math.sqrt(pixels * shape)), round(math.sqrt(pixels / shape))
+        if w <= width and h <= height:
+            return [int(right * (width - w + 1)), int(down * (height - h + 1)), w, h]
+    w, h = min(width, height * 4 // 3), min(height, width * 4 // 3)
+    return [(width - w) // 2, (height - h) // 2, w, h]
+
+
+def test_where_no_crop_fits_it_is_the_largest_of_an_allowed_ratio_in_the_middle():
+    assert crops(Data(), [(1000, 12), (12, 1000)]).boxes.tolist() == [[492, 0, 16, 12], [0, 492, 12, 16]]
 
 
 def test_shifted_crops_move_by_at_most_the_shift_and_reach_every_offset():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from podium.data.input import counter_rng
-from podium.data.input.order import Order, evaluation_batch, evaluation_batches
+from podium.data.input.order import Order, evaluation_batch, evaluation_batches, evaluation_share
 
 
 @given(images=st.integers(1, 200), batch=st.integers(1, 120), seed=st.integers(0, 5))
@@ -84,6 +84,14 @@ def test_evaluation_visits_every_image_once_and_pads(images, batch):
     assert (seen[images:] == -1).all()
 
 
+@given(images=st.integers(1, 300), batch=st.integers(1, 64), hosts=st.integers(1, 8))
+def test_hosts_keep_each_image_of_an_evaluation_once(images, batch, hosts):
+    rows = [part for part in np.array_split(np.arange(batch), hosts) if part.size]
+    shares = [evaluation_share(images, batch, part) for part in rows]
+    assert sum(map(len, shares)) == images
+    assert all(sum(sample in share for share in shares) == 1 for sample in range(images))
+
+
 @pytest.mark.parametrize(("batch", "shards"), [(96, 32), (128, 128), (900, 4), (4096, 64)])
 def test_the_order_of_0_1_0_stays(batch, shards):
     """As 0.1.0 had it: powers of two alone, and no more shares than images."""
@@ -97,6 +105,8 @@ def test_a_run_of_0_1_0_sees_the_images_that_it_would_have_seen():
         *(0, 3, 7, 18, 15, 9, 25, 23, 20, 33, 34, 32, 39, 40, 45, 53, 49, 54, 62, 61, 66, 67, 68, 69)
     ]
     assert Order(1000, 64, 3, version="v1").batch(5)[0][:8].tolist() == [11, 26, 39, 58, 70, 91, 96, 110]
+    one_share = [int(Order(100, 1, 5, version="v1").batch(step)[0][0]) for step in range(12)]
+    assert one_share == [22, 97, 92, 63, 6, 73, 54, 45, 34, 62, 0, 14]
 
 
 def test_the_shuffle_of_share_i_says_nothing_of_the_crop_of_image_i():

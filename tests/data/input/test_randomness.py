@@ -82,9 +82,10 @@ def test_two_images_of_a_small_share_land_on_any_two_places(size):
         assert_uniform(counts[~np.eye(size, dtype=bool)])
 
 
-@pytest.mark.parametrize("size", [4, 15, 16, 20, 64, 256])
+@pytest.mark.parametrize("size", [4, 9, 15, 16, 20, 25, 64, 256])
 def test_half_of_all_shuffles_are_odd(size):
-    """Every round of a network on a power of two is even, and so was every shuffle of 0.1.0 of 16, 64 or 256 images."""
+    """Every round of a network on a power of two is even, and so was every shuffle of 0.1.0 of 16, 64 or 256 images.
+    So is every round on the square of an odd number."""
     drawn = shuffles(size, 400)
     first, second = np.triu_indices(size, 1)
     odd = (drawn[:, first] > drawn[:, second]).sum(axis=1) % 2
