@@ -68,7 +68,7 @@ class Host:
     """Device files that show that there is an accelerator, whatever JAX sees."""
     gpu_driver: str = ""
     gpu_memory_used_bytes: list[int] = dataclasses.field(default_factory=list)
-    """Of each GPU, by whoever uses it before the run does."""
+    """Memory of each GPU that other programs use before the run does."""
     fabric: list[str] = dataclasses.field(default_factory=list)
     """Adapters by which NCCL reaches other hosts; without one it goes over TCP."""
 

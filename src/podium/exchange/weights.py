@@ -45,14 +45,14 @@ class Weights:
 
     source: str
     sha256: str
-    """Of the file, or of a run's checkpoint."""
+    """The hash of the file, or of a run's checkpoint."""
     tensors: Tensors
     classes: tuple[str, ...] | None = None
     """Their names, if they are known."""
     padding: str | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    """Of the pixels it was trained with, if they are known."""
+    """Mean and deviation of the pixels it was trained with, if they are known."""
 
 
 def read_weights(path: Path) -> Weights:

@@ -17,7 +17,7 @@ def driver_version(file: Path = _DRIVER) -> str:
 
 
 def memory_used_bytes(tool: str = "nvidia-smi") -> list[int]:
-    """Of each GPU, by any program; empty where the tool is missing or fails."""
+    """Memory of each GPU that any program uses; empty where the tool is missing or fails."""
     if shutil.which(tool) is None:
         return []
     asked = subprocess.run([tool, *_QUERY], capture_output=True, text=True, timeout=30, check=False)

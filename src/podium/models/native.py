@@ -92,7 +92,7 @@ def use_instruction_set(name: str) -> bool:
 
 
 def multiply_adds_per_second(seconds: float) -> float:
-    """Of this thread, on registers."""
+    """Measures what this thread reaches on registers alone."""
     return _library.podium_convolve_peak(seconds)
 
 

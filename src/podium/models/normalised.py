@@ -55,8 +55,8 @@ class _Parameters(NamedTuple):
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _normalise(how: _How, inputs: _Inputs, parameters: _Parameters) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Of [rows, channels]: the result, and each group's mean and variance [groups, channels]; no gradient flows through
-    these."""
+    """The result [rows, channels], and each group's mean and variance [groups, channels]; no gradient flows through
+    these two."""
     return _forward(how, inputs, parameters)[0]
 
 

@@ -93,7 +93,7 @@ def parts(
 
 
 def hidden_bytes(sums: list[GpuCollective]) -> int:
-    """Of the sums that have a convolution under them; what little else may be there hides no sum."""
+    """Bytes of the sums that have a convolution under them; what little else may be there hides no sum."""
     return sum(c.bytes for c in sums if c.under.convolution_us > 0)
 
 

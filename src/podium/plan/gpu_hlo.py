@@ -19,7 +19,7 @@ _DIMS = re.compile(r"\w+\[([\d,]*)\]")
 
 @dataclass(frozen=True)
 class Peaks:
-    """Of one card."""
+    """What one card reaches at most."""
 
     flops: float
     bandwidth: float

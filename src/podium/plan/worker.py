@@ -53,7 +53,7 @@ def ask(module: str, request: dict[str, Any], environment: dict[str, str], *, st
 
 
 def hash_of(patterns: tuple[str, ...]) -> str:
-    """Of all sources of Podium that match."""
+    """Hashes all sources of Podium that match."""
     root = Path(str(resources.files("podium")))
     files = sorted(file for pattern in patterns for file in root.glob(pattern))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -35,7 +35,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     range: tuple[float, float] | None = None
-    """Of the y axis; None: what the values need."""
+    """Ends of the y axis; None: what the values need."""
     note: str = ""
 
 

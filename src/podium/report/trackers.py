@@ -35,7 +35,7 @@ class _Scalars(Listener):
 
 
 class WeightsAndBiases(_Scalars):
-    """One run of the project "podium"; a run that resumes goes on in the same."""
+    """One run of the project "podium"; a run that resumes stays in the same."""
 
     def __init__(self, run: Path, recipe: Mapping[str, Any]) -> None:
         self._wandb = _module("wandb")

@@ -29,7 +29,7 @@ class Flat:
     rule: optim.Rule
     sums: Sums
     shapes: tuple[Any, Any]
-    """Of the network's weights and statistics."""
+    """Shapes of the network's weights and of its statistics."""
     factors: Callable[[Any], Factors] = lambda _: None
     specs = State(P(), P(), P(), P(), P(), averaged=P())
 

@@ -29,7 +29,7 @@ Means = dict[str, jax.Array]
 
 class Found(NamedTuple):
     means: Means
-    """Of this chip's tile."""
+    """The means of this chip's tile."""
     far: jax.Array
     """Whether one of them is too far from where it was expected for the sums to be exact."""
 

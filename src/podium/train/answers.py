@@ -27,7 +27,7 @@ class Batches(Fills, Protocol):
 
 
 def answers(step: Step, state: State, loader: Batches) -> Iterator[Answers]:
-    """Of every batch, in order. One batch is computed while the one before is looked at."""
+    """Yields the answers of every batch, in order. One batch is computed while the one before is looked at."""
     before: tuple[jax.Array, jax.Array] | None = None
     with Feed(loader, range(loader.batches), step.eval_batches, batch_global=loader.batch_global) as feed:
         for batch in feed:

@@ -47,7 +47,7 @@ def _hashes(directory: Path) -> dict[str, str]:
 
 
 def _sha256(file: Path) -> str:
-    """Of Orbax's own file, which gets a time stamp after the hashes are listed, all but that."""
+    """Hashes the file. Orbax's own gets a time stamp after the hashes are listed, which is left out."""
     if file.name != _METADATA:
         return sha256(file)
     fields = json.loads(file.read_bytes())

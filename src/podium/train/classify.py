@@ -1,5 +1,5 @@
 """Classifies image files with a trained network: any number of them, in folders and patterns too. Reading, decoding and
-computing go on at the same time; a file that cannot be used is told, and the others go on.
+computing happen at the same time; a file that cannot be used is reported, and the others are still answered.
 """
 
 import glob
@@ -19,7 +19,7 @@ from podium.train.trained_model import Trained
 @dataclass(frozen=True)
 class Guess:
     name: str
-    """Of the class."""
+    """The class's name."""
     probability: float
 
 

@@ -20,7 +20,7 @@ class Mistake:
     label: int
     answer: int
     probability: float
-    """Of the answer."""
+    """How sure the network is of the answer."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def data_ranges(path: Path) -> Ranges:
 
 
 def frame_crc32(path: Path, data: Ranges) -> int:
-    """Of all bytes of the file but those in `data`; only they are read."""
+    """The checksum of all bytes of the file but those in `data`; only they are read."""
     crc, at = 0, 0
     with (
         path.open("rb") as file,

@@ -99,8 +99,8 @@ def _prepare(
     progress: Progress,
 ) -> Report:
     workers = options.workers or _default_workers(found)
-    kind, rows, known_classes, may_count_from_one = _scan(found, journal.work, workers, progress=progress)
-    rows, notes = assign_splits(rows, options.validation_share, options.seed, unsplit=options.unsplit)
+    scan = _scan(found, journal.work, workers, progress=progress)
+    rows, notes = assign_splits(scan.rows, options.validation_share, options.seed, unsplit=options.unsplit)
     notes += _passed_over(found.passed_over)
     refused = rows["refused"].is_valid().to_numpy()
     left_out = [LeftOut(row["name"], row["split"], row["refused"]) for row in rows.filter(refused).to_pylist()]
@@ -109,7 +109,7 @@ def _prepare(
     lost = [item for item in left_out if item.split not in splits_left]  # a whole split of them
     if lost or (left_out and options.strict):
         raise unusable(lost or left_out)
-    classes, labels = number_classes(rows, known_classes, may_count_from_one)
+    classes, labels = number_classes(rows, scan.classes, scan.may_count_from_one)
 
     rows = rows.append_column("label", pa.array(labels))
     tasks = lay_out(rows, options.seed)
@@ -128,7 +128,7 @@ def _prepare(
     if left_out and (options.strict or not all(images.values())):
         raise unusable(left_out)
     report = Report(
-        kind=kind,
+        kind=scan.kind,
         images=images,
         classes=len(classes),
         reencoded=sum(record.reencoded for record in records),
@@ -183,10 +183,10 @@ def _default_workers(found: Found) -> int:
     return _REMOTE_WORKERS if remote_folder else len(os.sched_getaffinity(0))
 
 
-def _scan(found: Found, work: Path, workers: int, *, progress: Progress) -> tuple[str, pa.Table, Sequence[str], bool]:
-    """(kind of source, rows, class names it declares, whether its class numbers may count from 1)."""
+def _scan(found: Found, work: Path, workers: int, *, progress: Progress) -> Scan:
+    """What all files of the source hold, as one scan."""
     if found.folder:
-        return "folder", scan_folder(found.files), (), False
+        return Scan("folder", scan_folder(found.files), classes=[], may_count_from_one=False)
     scans: list[Scan] = []
     with ThreadPoolExecutor(workers) as pool:
         slots = [f"{number:05d}" for number in range(len(found.files))]
@@ -200,7 +200,7 @@ def _scan(found: Found, work: Path, workers: int, *, progress: Progress) -> tupl
     if len(declared) > 1:
         raise UserError("the files of the source declare different class names; prepare them one by one")
     rows = gather([scan.rows for scan in scans])
-    return kinds[0], rows, declared.pop(), any(scan.may_count_from_one for scan in scans)
+    return Scan(kinds[0], rows, list(declared.pop()), any(scan.may_count_from_one for scan in scans))
 
 
 @dataclass(frozen=True)

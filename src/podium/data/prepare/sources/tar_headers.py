@@ -29,7 +29,7 @@ class Header:
     name: str
     kind: bytes
     offset: int
-    """Of the data."""
+    """Where the data begins."""
     bytes: int
     sparse: bool = False
     refused: str | None = None
@@ -86,7 +86,7 @@ def _parsed(block: bytes, at: int) -> Header | None:
 
 
 def _sums(block: bytes) -> tuple[int, int]:
-    """Of all bytes, with spaces where the sum itself stands; some old programs took the bytes as signed."""
+    """Both sums of all bytes, with spaces where the sum itself stands: some old programs took the bytes as signed."""
     rest = block[:148] + b" " * 8 + block[156:]
     return sum(rest), sum(rest) - 256 * sum(byte > 127 for byte in rest)
 
