@@ -147,6 +147,25 @@ def test_the_page_shows_mean_and_spread_and_is_stable(tmp_path):
     assert page.read_text() == first
 
 
+@pytest.mark.parametrize(("name", "most"), [("cifar10", 0.20e15), ("cifar10-94", 0.30e15)])
+def test_the_recipes_of_cifar10_keep_to_their_work(name, most):
+    recipe = load_recipe(name).for_data(10, 50_000, 10_000)
+    assert 0.98 * most < accuracy_page.counted_flops(recipe) <= most
+
+
+def test_the_work_of_recipes_is_told_and_drawn(tmp_path):
+    sgd, muon = result("baseline", 0.906), result("cifar10", 0.93, 0.94)
+    for run in [*sgd["runs"], *muon["runs"]]:
+        run |= {"train_flops": 1.98e14, "train_seconds": 600.0, "evaluations": [[2.75, 0.8], [5.5, run["accuracy"]]]}
+    rows = accuracy_page.read(write(tmp_path, sgd, muon))["work"]
+    table = accuracy_page.TABLES["work"](rows)
+    assert "| `cifar10-sgd` | resnet7 | sgd | 10 | 0.198 | 10 | 90.60 |" in table
+    assert "| `cifar10` | resnet7-wide | muon | 5.5 | 0.198 | 10 | 93.50 ± 0.71 (2 seeds) |" in table
+    picture = accuracy_page.PLOTS["work"](rows)
+    assert "<title>0.099 PFLOP, of convolutions and products: 80</title>" in picture
+    assert picture.count("line dashed") == 2
+
+
 def test_the_best_setting_of_each_batch_and_optimizer_is_marked(tmp_path):
     rows = [result("batch-256-sgd-0.38", 0.74), result("batch-256-sgd-0.19", 0.71), result("batch-256-lars-2", None)]
     table = accuracy_page.TABLES["batch"](accuracy_page.read(write(tmp_path, *rows))["batch"])

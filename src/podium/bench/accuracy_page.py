@@ -91,11 +91,14 @@ def _work(rows: list[Result]) -> str:
 
 def _pflop(result: Result) -> float:
     """The work of a run, counted now where it is older than the counting."""
-    flops = result["runs"][0].get("train_flops") or _counted(from_run(result["recipe"]).for_data(10, 50_000, 10_000))
+    flops = result["runs"][0].get("train_flops") or counted_flops(
+        from_run(result["recipe"]).for_data(10, 50_000, 10_000)
+    )
     return float(flops) / 1e15
 
 
-def _counted(recipe: Recipe) -> float:
+def counted_flops(recipe: Recipe) -> float:
+    """The work of a whole run, from a trace of its step."""
     step = build_step(recipe, recipe_mesh(recipe))
     batch = batch_shapes(recipe, step, recipe.steps_per_dispatch)
     traced = step.train.trace(jax.eval_shape(step.init), batch)
