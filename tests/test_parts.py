@@ -26,6 +26,10 @@ MAY_LOAD = {
     "from podium.reduce import torus": ({"jax", "numpy"}, {"reduce", "mesh", "recipe", "processes"}),
     "from podium import lars": ({"jax", "numpy", "optax"}, {"optim", "recipe"}),
     "from podium.plan.machines import parse_pod": (set(), {"plan"}),
+    "from podium.plan.plan import make_plan": (
+        FLAX,
+        {"plan", "step", "models", "optim", "reduce", "mesh", "recipe", "processes"},
+    ),
 }
 
 

@@ -31,7 +31,11 @@ def starting_from() -> Iterator[Sentence]:
 
 def imports() -> Iterator[Sentence]:
     for part, cost in IMPORTS.items():
-        name = part if part[0].isupper() else {"decode": "data.decode", "machines": "plan.machines"}.get(part, part)
+        name = (
+            part
+            if part[0].isupper()
+            else {"decode": "data.decode", "machines": "plan.machines", "planner": "plan.plan"}.get(part, part)
+        )
         words = f"| `podium.{name}` | {{:.2f}} s, {{:.0f}} MB |"
         yield says(words, cost["cpu_seconds"], cost["memory_mb"])
 

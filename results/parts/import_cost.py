@@ -1,7 +1,9 @@
 """What it costs to import each part of docs/parts.md alone: CPU time and memory of a fresh process, beyond those of an
 empty one; the median of five.
 
-    python results/parts/import_cost.py results/parts/2026-11-18-imports.json
+    python results/parts/import_cost.py results/parts/2026-11-18-imports.json [PART…]
+
+With names of parts only those are measured, and added to what the file has.
 """
 
 import json
@@ -20,6 +22,7 @@ PARTS = {
     "reduce": "import podium.reduce",
     "lars": "from podium import lars",
     "machines": "import podium.plan.machines",
+    "planner": "import podium.plan.plan",
 }
 MEASURE = "import resource; u = resource.getrusage(resource.RUSAGE_SELF); print(u.ru_utime + u.ru_stime, u.ru_maxrss)"
 
@@ -35,14 +38,14 @@ def cost(statement: str) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
+    file, names = Path(sys.argv[1]), sys.argv[2:] or list(PARTS)
+    here = machine("jax", "flax", "optax", "numpy", "pyarrow")
+    result = {"command": "python results/parts/import_cost.py", "machine": here, "parts": {}}
+    if sys.argv[2:]:
+        result = json.loads(file.read_text())
     empty = cost("pass")
-    costs = {part: cost(statement) for part, statement in PARTS.items()}
-    result = {
-        "command": "python results/parts/import_cost.py",
-        "machine": machine("jax", "flax", "optax", "numpy", "pyarrow"),
-        "parts": {
-            part: {"cpu_seconds": round(seconds - empty[0], 2), "memory_mb": round(megabytes - empty[1])}
-            for part, (seconds, megabytes) in costs.items()
-        },
-    }
-    Path(sys.argv[1]).write_text(json.dumps(result, indent=1) + "\n")
+    for part in names:
+        seconds, megabytes = cost(PARTS[part])
+        figures = {"cpu_seconds": round(seconds - empty[0], 2), "memory_mb": round(megabytes - empty[1])}
+        result["parts"][part] = figures | ({"commit": here["commit"]} if sys.argv[2:] else {})
+    file.write_text(json.dumps(result, indent=1) + "\n")
