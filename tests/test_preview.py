@@ -11,7 +11,7 @@ from podium.data.dataset.shards import ImageSet
 from podium.data.input.loader import TrainLoader
 from podium.errors import UserError
 from podium.preview import as_seen, preview
-from podium.recipe.reading import from_dict
+from podium.recipe.reading import from_dict, to_dict
 
 
 def small_recipe(batch_global=16, **data):
@@ -69,15 +69,33 @@ def test_colours_are_changed_by_the_factors_of_the_batch():
     grey = np.full((3, 4, 4, 3), 100, np.uint8)
     red = np.zeros((1, 4, 4, 3), np.uint8)
     red[..., 0] = 200
-    brighter = as_seen(grey, data, np.array([[1.5, 1, 1], [0.5, 1, 1], [1, 1, 0.5]], np.float32))
+    brighter = as_seen({"image": grey, "colour": np.array([[1.5, 1, 1], [0.5, 1, 1], [1, 1, 0.5]], np.float32)}, data)
     np.testing.assert_array_equal(brighter[:, 0, 0], [[150] * 3, [50] * 3, [100] * 3])
     # Saturation 0.5 goes halfway to the luma, 0.299 · 200 = 59.8.
-    np.testing.assert_array_equal(as_seen(red, data, np.array([[1, 1, 0.5]], np.float32))[0, 0, 0], [130, 30, 30])
+    np.testing.assert_array_equal(
+        as_seen({"image": red, "colour": np.array([[1, 1, 0.5]], np.float32)}, data)[0, 0, 0], [130, 30, 30]
+    )
+
+
+def test_mixed_images_are_shown_in_pairs_with_both_names_and_erased_parts_grey(small_data, tmp_path):
+    table = to_dict(small_recipe(batch_global=256, mean=[0.5, 0.5, 0.5]))
+    r = from_dict({**table, "augment": {"mixup": 1.0, "cutmix": 1.0, "erasing": 1.0}})
+    preview(small_data, r, tmp_path / "batch.png")
+    rows = module._even_rows(256, pairs=True)
+    np.testing.assert_array_equal(rows[::2] + 1, rows[1::2])
+    assert (rows[0], rows[2], len(rows)) == (0, 8, 64)
+    batch = {"label": np.array([0, 1]), "mix": np.array([[1, 0, 0, 0, 0, 1], [0.25, 0, 0, 0, 0, 0.25]], np.float32)}
+    assert module.captions(batch, ["cat", "dog"]) == ["cat", "dog 25%\n+ cat"]
+    black = np.zeros((2, 8, 8, 3), np.uint8)
+    erased = as_seen({"image": black, "erase": np.array([[2, 0, 5, 8], [0, 0, 0, 0]], np.int32)}, r.data)
+    assert (erased[0] > 0).all(-1).any(0).nonzero()[0].tolist() == [2, 3, 4]
+    assert set(np.unique(erased[0])) == {0, 128}
+    assert not erased[1].any()
 
 
 def test_without_a_change_of_colours_every_level_comes_back():
     levels = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1).repeat(3, axis=-1)
-    np.testing.assert_array_equal(as_seen(levels, small_recipe().data, None), levels)
+    np.testing.assert_array_equal(as_seen({"image": levels}, small_recipe().data), levels)
 
 
 def test_a_long_class_name_is_cut_to_the_width_of_its_image():

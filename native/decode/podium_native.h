@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PODIUM_NATIVE_ABI 2
+#define PODIUM_NATIVE_ABI 3
 
 /* An image or a box may not hold more pixels than this (64 Mi: 192 MB as RGB). */
 #define PODIUM_MAX_PIXELS (64 * 1024 * 1024)
@@ -87,6 +87,33 @@ int32_t podium_decode_pixels(const uint8_t* jpeg, size_t jpeg_bytes, const int32
    once: the status is that of decoding the whole image. `index` holds PODIUM_INDEX_BOUND(jpeg_bytes); *index_bytes is
    what was written, 0 for a file that is left to libjpeg or broken. */
 int32_t podium_build_index(const uint8_t* jpeg, size_t jpeg_bytes, int32_t flags, uint8_t* index, size_t* index_bytes);
+
+/* What podium_change_batch does to an image, and the numbers that say how. Factors are in units of 1/1024. */
+enum podium_change_kind {
+  PODIUM_NO_CHANGE = 0,
+  PODIUM_AFFINE = 1,     /* six: where pixel (x, y) comes from, in units of 1/65536 */
+  PODIUM_BRIGHTNESS = 2, /* factor */
+  PODIUM_CONTRAST = 3,   /* factor */
+  PODIUM_SATURATION = 4, /* factor */
+  PODIUM_SHARPNESS = 5,  /* factor */
+  PODIUM_POSTERIZE = 6,  /* bits that stay, 0 to 8 */
+  PODIUM_SOLARIZE = 7,   /* the least value that is inverted */
+  PODIUM_SOLARIZE_ADD = 8,
+  PODIUM_AUTOCONTRAST = 9,
+  PODIUM_EQUALIZE = 10,
+  PODIUM_INVERT = 11,
+};
+#define PODIUM_CHANGE_NUMBERS 7 /* the kind and up to six more */
+
+typedef struct {
+  int32_t count, size, each, threads;
+  const int32_t* operations; /* count * each * PODIUM_CHANGE_NUMBERS, carried out in this order */
+  const uint8_t* fill;       /* the colour of pixels from outside the image */
+  uint8_t* images;           /* count * size * size * 3 bytes, changed in place */
+} podium_changes;
+
+/* PODIUM_OK, or PODIUM_NO_MEMORY and images of which some are changed. */
+int32_t podium_change_batch(const podium_changes* changes);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

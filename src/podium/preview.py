@@ -3,6 +3,7 @@ goes through the loader and the device's own colour change, so that what is wron
 the normalisation, which no eye can read, is undone.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from podium.data.dataset.shards import ImageSet
-from podium.data.input.loader import TrainLoader
+from podium.data.input.loader import HostBatch, TrainLoader
 from podium.host.files import reporting
-from podium.recipe.schema import Data, Recipe
-from podium.step.pixels import normalise_pixels
+from podium.recipe.images import Data
+from podium.recipe.schema import Recipe
+from podium.step.pixels import network_input
 
 _IMAGES = 64
 _COLUMNS = 8
@@ -28,28 +30,42 @@ def preview(data: Path, recipe: Recipe, out: Path) -> None:
     """Writes a PNG of the first batch of `recipe` on the prepared directory `data`, or of 64 of its images."""
     images = ImageSet.open(data, "train")
     recipe = replace(recipe, steps_per_dispatch=1, data=replace(recipe.data, cache="none"))
-    loader = TrainLoader(images, recipe, _even_rows(recipe.batch_global))
+    loader = TrainLoader(images, recipe, _even_rows(recipe.batch_global, pairs=recipe.augment.mixes))
     batch = loader.new_batch()
     loader.fill(batch, 0)
     loader.cache.close()
     seen = {name: part[0] for name, part in batch.items()}  # the one step of the dispatch
-    names = [images.classes[label] for label in seen["label"]]
-    sheet = contact_sheet(as_seen(seen["image"], recipe.data, seen.get("colour")), names)
+    names = captions(seen, images.classes)
+    sheet = contact_sheet(as_seen(seen, recipe.data), names)
     with reporting(out, "choose a different file for the preview"):
         sheet.save(out, "PNG")
 
 
-def as_seen(image: np.ndarray, data: Data, colour: np.ndarray | None) -> np.ndarray:
+def as_seen(batch: HostBatch, data: Data) -> np.ndarray:
     """uint8 [n, size, size, 3]: what the network is given, with the normalisation undone."""
-    factors = None if colour is None else jnp.asarray(colour)
-    seen = np.asarray(normalise_pixels(jnp.asarray(image), data, factors))
+    seen = np.asarray(network_input({name: jnp.asarray(part) for name, part in batch.items()}, data))
     return np.round((seen * np.array(data.std) + np.array(data.mean)) * 255).clip(0, 255).astype(np.uint8)
 
 
-def _even_rows(batch_global: int) -> np.ndarray:
-    """The batch's places, or some spread evenly over it: neighbours in a batch share a part of the stored images."""
-    count = min(_IMAGES, batch_global)
-    return np.arange(count) * batch_global // count
+def captions(batch: HostBatch, classes: Sequence[str]) -> list[str]:
+    """The name of each image's class; of a mixed one both, with the share of the first."""
+    names = [classes[label] for label in batch["label"]]
+    if "mix" not in batch:
+        return names
+    shares = batch["mix"][:, 5]
+    return [
+        name if share == 1 else f"{name} {share:.0%}\n+ {names[k ^ 1]}"
+        for k, (name, share) in enumerate(zip(names, shares, strict=True))
+    ]
+
+
+def _even_rows(batch_global: int, *, pairs: bool = False) -> np.ndarray:
+    """The batch's places, or some spread evenly over it: neighbours in a batch share a part of the stored images. Where
+    pairs are mixed, whole ones."""
+    each = 2 if pairs else 1
+    count = min(_IMAGES, batch_global) // each
+    first = np.arange(count) * (batch_global // each) // count * each
+    return (first[:, None] + np.arange(each)).ravel()
 
 
 def contact_sheet(pixels: np.ndarray, captions: list[str]) -> Image.Image:

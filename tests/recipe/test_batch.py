@@ -11,22 +11,28 @@ from podium.data.input.loader import EvalLoader, TrainLoader
 from podium.mesh import build_mesh
 from podium.recipe.batch import eval_batch, pack_images, packed, train_batch
 from podium.recipe.reading import load_recipe
-from podium.recipe.schema import Data
 from podium.recipe.torus import Shape, Torus
 from podium.step.programs import batch_shapes, build_step
 
 
 def test_a_batch_has_images_labels_and_with_jitter_colours():
-    plain, jittered = Data(image_size=8), Data(image_size=8, colour_jitter=0.4)
+    plain, jittered = (
+        load_recipe("demo", ["data.image_size=8", f"data.colour_jitter={jitter}"]) for jitter in (0, 0.4)
+    )
     image_and_label = {"image": ((2, 5, 8, 8, 3), "uint8"), "label": ((2, 5), "int32")}
     assert train_batch(plain, 2, 5) == image_and_label
     assert train_batch(jittered, 2, 5) == {**image_and_label, "colour": ((2, 5, 3), "float32")}
-    assert eval_batch(jittered, 5) == {"image": ((5, 8, 8, 3), "uint8"), "label": ((5,), "int32")}
+    assert eval_batch(jittered.data, 5) == {"image": ((5, 8, 8, 3), "uint8"), "label": ((5,), "int32")}
 
 
-@pytest.mark.parametrize("colour_jitter", [0.0, 0.4])
-def test_the_loaders_arrays_are_what_the_programs_are_compiled_for(small_data, colour_jitter):
-    recipe = load_recipe("demo", ["torus=auto", "steps_per_dispatch=3", f"data.colour_jitter={colour_jitter}"])
+EVERYTHING = (
+    "data.colour_jitter=0.4", "augment.mixup=0.2", "augment.erasing=0.3", "data.balance=loss", "data.eval_size=80",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [(), EVERYTHING])
+def test_the_loaders_arrays_are_what_the_programs_are_compiled_for(small_data, changes):
+    recipe = load_recipe("demo", ["torus=auto", "steps_per_dispatch=3", *changes])
     recipe = dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, cache="none"))
     recipe = recipe.for_data(3, 96, 22)
     step = build_step(recipe, build_mesh(Torus(Shape(1, 1)), jax.devices()[:1]))
@@ -52,5 +58,5 @@ def test_packed_images_hold_two_rows_of_eight_columns_of_every_example():
 
 
 def test_blocks_of_chips_follow_each_other():
-    parts = train_batch(Data(image_size=16), 3, 8)
+    parts = train_batch(load_recipe("demo", ["data.image_size=16"]), 3, 8)
     assert packed(parts, 4) == {**parts, "image": ((3, 4 * 8, 2, 2, 48), "uint8")}

@@ -3,7 +3,7 @@
 import pytest
 
 from podium.errors import UserError
-from podium.recipe.reading import from_dict
+from podium.recipe.reading import from_dict, with_overrides
 
 
 def recipe(**changes):
@@ -26,6 +26,14 @@ def recipe(**changes):
         ({"model": {"norm_span": 16}}, {"model": {"norm_span": 12}}, r"norm_span=16 or 32, or --set batch_global=36"),
         ({"label_smoothing": 0.0}, {"label_smoothing": 1.0}, r"label_smoothing=1.0 must be"),
         ({"seed": 0}, {"seed": -1}, r"seed=-1 must"),
+        ({"data": {"early_sizes": [8, 16], "early_epochs": [1, 9]}},
+         {"data": {"early_sizes": [8], "early_epochs": [10]}}, r"equally many, .* to below epochs=10"),
+        ({"data": {"early_sizes": [], "early_epochs": []}}, {"data": {"early_sizes": [8], "early_epochs": []}},
+         r"data.early_sizes=\[8\] and data.early_epochs=\[\] must be equally many"),
+        ({"loss": "binary", "target_threshold": 0.2}, {"target_threshold": 0.2}, r"does nothing with loss"),
+        ({"class_weights": [1, 2]}, {"class_weights": [1, 2], "data": {"balance": "loss"}}, r"both weigh classes"),
+        ({"batch_global": 24, "augment": {"cutmix": 1}},
+         {"batch_global": 9, "model": {"norm_span": 9}, "augment": {"mixup": 1}}, r"batch_global=9 is odd"),
     ],
 )  # fmt: skip
 def test_the_last_that_works_and_the_first_that_does_not(works, fails, message):
@@ -39,6 +47,21 @@ def test_a_recipe_without_classes_takes_the_datas_and_one_with_others_is_refused
     assert recipe(model={"norm_span": 8, "classes": 3}).for_data(3, 96, 22).data.validation_images == 22
     with pytest.raises(UserError, match=r"model.classes=4 and the data has 3 classes"):
         recipe(model={"norm_span": 8, "classes": 4}).for_data(3, 96, 22)
+
+
+def test_as_many_class_weights_as_classes_are_needed():
+    with pytest.raises(UserError, match=r"class_weights has 2 numbers and the data has 3 classes"):
+        recipe(class_weights=[1, 2]).for_data(3, 96, 22)
+
+
+def test_sizes_grow_at_the_dispatch_after_their_epoch_and_move_with_the_epochs():
+    r = recipe(steps_per_dispatch=4, data={"early_sizes": [8, 16], "early_epochs": [2, 3.5]}).for_data(3, 96, 22)
+    # 3 steps an epoch: after step 6, in the dispatch of steps 8 to 11, and after 10.5, in that of 12 to 15.
+    assert [r.size_at(step) for step in (0, 7, 8, 11, 12, 31)] == [8, 8, 16, 16, 224, 224]
+    assert r.sizes_from(9) == (16, 224)
+    longer = with_overrides(r, ["epochs=20"])
+    assert longer.data.early_epochs == (4, 7)
+    assert with_overrides(r, ["epochs=20", "data.early_epochs=[1, 2]"]).data.early_epochs == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from podium.recipe.images import Data
 from podium.recipe.keys import all_keys
 from podium.recipe.optimization import Lars
 from podium.recipe.reference import page
-from podium.recipe.schema import Data, Recipe
+from podium.recipe.schema import Recipe
 
 PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"
 

@@ -7,7 +7,7 @@ from tests.step.test_programs import BATCH, CLASSES, SIZE, programs, run, small_
 
 from podium.data.input.augment import train_crops
 from podium.errors import UserError
-from podium.recipe.schema import Data
+from podium.recipe.images import Data
 
 
 @pytest.mark.parametrize(("rows", "cols"), [(1, 1), (1, 2)])

@@ -13,8 +13,8 @@ from podium.mesh import build_mesh
 from podium.models.resnet import Layers, Shape
 from podium.recipe import torus
 from podium.recipe.batch import pack_images
+from podium.recipe.images import Data
 from podium.recipe.reading import from_dict
-from podium.recipe.schema import Data
 from podium.step import programs
 from podium.step.pixels import normalise_pixels, packs_images
 

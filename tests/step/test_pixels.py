@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
-from podium.recipe.schema import Data
+from podium.recipe.images import Data
 from podium.step.pixels import normalise_pixels
 
 PLAIN = Data(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))

@@ -11,8 +11,8 @@ from flax import nnx
 from podium import models
 from podium.errors import UserError
 from podium.mesh import build_mesh
+from podium.recipe.images import Data
 from podium.recipe.reading import from_dict
-from podium.recipe.schema import Data
 from podium.recipe.torus import Shape, lay_out
 from podium.step import network as network_module
 from podium.step.losses import cross_entropy, hits
@@ -331,22 +331,6 @@ def test_the_shapes_of_weights_are_those_that_a_step_trains(own):
     told = parameter_shapes(recipe, mesh, network)
     assert str(jax.tree.structure(told)) == str(jax.tree.structure(trained))
     assert [(x.shape, x.dtype) for x in jax.tree.leaves(told)] == [(x.shape, x.dtype) for x in jax.tree.leaves(trained)]
-
-
-def test_a_network_with_state_that_no_step_carries_is_refused():
-    class Dropping(nnx.Module):
-        def __init__(self, rngs):
-            self.dropout = nnx.Dropout(0.5, rngs=rngs)
-            self.classifier = nnx.Linear(3, CLASSES, rngs=rngs)
-
-        def __call__(self, x):
-            return self.classifier(self.dropout(x).mean((1, 2)))
-
-    mesh = build_mesh(lay_out(Shape(1, 1), BATCH, 8), jax.devices()[:1])
-    with pytest.raises(UserError, match=r"the network holds Rng.*carries only nnx.Param and nnx.BatchStat"):
-        build_step(small_recipe(), mesh, Dropping)
-    with pytest.raises(UserError, match="the network holds"):
-        parameter_shapes(small_recipe(), mesh, Dropping)
 
 
 def test_a_network_with_another_number_of_logits_than_classes_is_refused():

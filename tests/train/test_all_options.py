@@ -17,7 +17,15 @@ pytestmark = pytest.mark.slow
 OPTIONS = {
     "epochs": 2, "average_decay": 0.5, "accumulate": 2, "batch_global": 32, "evaluate_flips": True, "torus": "1x2",
     "label_smoothing": 0.1, "max_lost_steps": 2, "evaluate_every_epochs": 1,
-    "data": {"image_size": 16, "min_area": 0.5, "flip_order": "alternating", "colour_jitter": 0.2},
+    "loss": "binary", "target_threshold": 0.2,
+    "data": {
+        "image_size": 24, "early_sizes": [16], "early_epochs": [1], "eval_size": 32, "min_area": 0.5,
+        "flip_order": "alternating", "colour_jitter": 0.2, "balance": "sampling",
+    },
+    "augment": {"policy": "random", "erasing": 0.5, "mixup": 0.4, "cutmix": 1.0},
+    "model": {
+        "name": "resnet8", "stem": "conv7", "norm_span": 8, "dropout": 0.2, "stochastic_depth": 0.3, "blur": True,
+    },
     "optimizer": {"name": "lamb", "learning_rate": 0.01, "clip_norm": 1.0},
     "schedule": {"decay": "cosine", "warmup_epochs": 0.5},
 }  # fmt: skip

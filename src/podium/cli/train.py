@@ -24,7 +24,7 @@ from podium.train.run import Limits, new_run_name, train_recipe
 
 def train(command: Train) -> dict[str, Any]:
     recipe, data = _what(command)
-    models.check(recipe.model, recipe.data.image_size)
+    models.check(recipe.model, *recipe.data.train_sizes, recipe.data.evaluation_size)
     if command.dry_run:
         told = describe(recipe, data, command.run, weights=command.weights, from_step=command.from_step)
         for line in told.values() if not command.json else ():

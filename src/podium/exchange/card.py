@@ -35,6 +35,8 @@ def not_torchvision(recipe: Recipe) -> str | None:
         return f"their first layer is conv7, not {model.stem}"
     if model.padding != "symmetric":
         return "they pad symmetrically, and model.padding is 'same'"
+    if model.blur:
+        return "their layers of stride 2 do not blur what they take"
     if model.norm_epsilon != _TORCHVISION_EPSILON:
         return f"their batch norm adds {_TORCHVISION_EPSILON:g}, not {model.norm_epsilon:g}"
     return None
@@ -48,7 +50,7 @@ def config(about: About) -> dict[str, Any]:
         "num_classes": len(about.classes),
         "global_pool": "avg",
         "pretrained_cfg": {
-            "input_size": [3, data.image_size, data.image_size],
+            "input_size": [3, data.evaluation_size, data.evaluation_size],
             "interpolation": "bilinear",
             "crop_pct": data.eval_share,
             "crop_mode": "center",
@@ -72,6 +74,7 @@ def config(about: About) -> dict[str, Any]:
 def card(about: About, format: str, use: str) -> str:
     """The content of README.md; `use` is code."""
     recipe, data = about.recipe, about.recipe.data
+    size = data.evaluation_size
     measured = "" if about.accuracy is None else f" Top-1 accuracy on its validation images: {about.accuracy:.2%}."
     library = "timm" if format == "safetensors" and not_torchvision(recipe) is None else "podium"
     shown = ", ".join(about.classes[:20]) + (", …" if len(about.classes) > 20 else "")
@@ -87,7 +90,7 @@ images.{measured}
 
 ## Images
 
-Cut the centre square, {data.eval_share:g} of the shorter side. Resize it to {data.image_size}×{data.image_size}
+Cut the centre square, {data.eval_share:g} of the shorter side. Resize it to {size}×{size}
 (bilinear, antialiased: Pillow's `BILINEAR`). RGB. Divide by 255, subtract {[round(v, 4) for v in data.mean]} and
 divide by {[round(v, 4) for v in data.std]}.
 

@@ -137,7 +137,7 @@ def _difference(found: np.ndarray, expected: np.ndarray, options: Options) -> fl
 
 def _use(about: card.About, options: Options) -> str:
     """Code that takes images to logits."""
-    name, size = about.recipe.model.name, about.recipe.data.image_size
+    name, size = about.recipe.model.name, about.recipe.data.evaluation_size
     images = f"uint8 [n, {size}, {size}, 3]"
     if options.input == "normalised":
         images = f"float32 [n, 3, {size}, {size}], normalised"

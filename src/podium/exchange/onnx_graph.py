@@ -41,6 +41,7 @@ class Graph:
     epsilon: float
     same_padding: bool
     folds: bool
+    blurs: bool = False
     nodes: list[Any] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
 
@@ -81,6 +82,12 @@ class Graph:
         scale = scale / np.sqrt(var + self.epsilon)
         return scale.astype(np.float32), (bias - mean * scale).astype(np.float32)
 
+    def blurred(self, x: str, channels: int) -> str:
+        """3×3 neighbours weighed 1:2:1 both ways, zeros around."""
+        kernel = np.outer([1, 2, 1], [1, 2, 1]).astype(np.float32) / 16
+        weight = self.constant(f"blur{channels}.weight", np.tile(kernel, (channels, 1, 1, 1)))
+        return self.node("Conv", x, weight, group=channels, pads=[1] * 4)
+
     def around(self, kernel: int) -> dict[str, Any]:
         """How a layer is padded."""
         return {"auto_pad": "SAME_UPPER"} if self.same_padding else {"pads": [kernel // 2] * 4}
@@ -90,7 +97,7 @@ def build_onnx(recipe: Recipe, tensors: Tensors, *, input: Input, folds: bool, a
     """The model; `about` is written into its metadata."""
     check_installed()
     model, data = recipe.model, recipe.data
-    graph = Graph(tensors, model.norm_epsilon, model.padding == "same", folds)
+    graph = Graph(tensors, model.norm_epsilon, model.padding == "same", folds, model.blur)
     x = _normalised(graph, recipe) if input == "pixels" else INPUT
     if model.name in WIDTHS:
         x = _pooled(graph, x, stages=len(WIDTHS[model.name]))
@@ -101,7 +108,7 @@ def build_onnx(recipe: Recipe, tensors: Tensors, *, input: Input, folds: bool, a
     x = graph.node("Flatten", graph.node("GlobalAveragePool", x))
     head = [graph.constant(f"{CLASSIFIER}.{part}", tensors[f"{CLASSIFIER}.{part}"]) for part in ("weight", "bias")]
     graph.node("Gemm", x, *head, transB=1, output=OUTPUT)
-    size = data.image_size
+    size = data.evaluation_size
     images: Any = (TensorProto.UINT8, ["batch", size, size, 3])
     if input == "normalised":
         images = (TensorProto.FLOAT, ["batch", 3, size, size])
@@ -159,11 +166,15 @@ def _stem(graph: Graph, x: str, stem: str) -> str:
 def _block(graph: Graph, x: str, at: str, *, stride: int, bottleneck: bool) -> str:
     strides = (1, stride, 1) if bottleneck else (stride, 1)
     y = x
+    blurs = graph.blurs and stride > 1
     for number, step in enumerate(strides, 1):
+        if blurs and step > 1:
+            y = graph.blurred(y, graph.tensors[f"{at}.conv{number}.weight"].shape[1])
         y = graph.conv_norm(y, f"{at}.conv{number}", f"{at}.bn{number}", stride=step)
         if number < len(strides):
             y = graph.node("Relu", y)
     if f"{at}.downsample.0.weight" in graph.tensors:
+        x = graph.blurred(x, graph.tensors[f"{at}.downsample.0.weight"].shape[1]) if blurs else x
         x = graph.conv_norm(x, f"{at}.downsample.0", f"{at}.downsample.1", stride=stride)
     return graph.node("Relu", graph.node("Add", y, x))
 

@@ -19,7 +19,7 @@ _PLATFORMS = ("cpu", "cuda", "tpu")
 
 def build_stablehlo(network: Network, tensors: Tensors) -> bytes:
     """The program; `tensors` are needed for their names and shapes only."""
-    model, size = network.recipe.model, network.recipe.data.image_size
+    model, size = network.recipe.model, network.recipe.data.evaluation_size
     shapes = jax.eval_shape(network.initial)
 
     def logits(weights: dict[str, jax.Array], images: jax.Array) -> jax.Array:

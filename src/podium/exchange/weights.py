@@ -27,7 +27,8 @@ from podium.exchange.names import (
 from podium.exchange.stem import fold_stem
 from podium.host.files import reporting, sha256
 from podium.models.resnet import SHAPES, Shape
-from podium.recipe.schema import Data, Model
+from podium.recipe.images import Data
+from podium.recipe.schema import Model
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 COUNTERS = "num_batches_tracked"  # of PyTorch's batch norm, which nothing reads

@@ -37,24 +37,27 @@ def build_norm(model: Model) -> NormFactory:
     return partial(DistributedBatchNorm, span=model.norm_span, momentum=model.norm_momentum, epsilon=model.norm_epsilon)
 
 
-def check(model: Model, image_size: int) -> None:
-    """Whether there is such a network, before anything is done for it."""
-    if model.stem in ("space_to_depth", "fold3") and image_size % 2:
-        raise UserError(f"model.stem={model.stem} folds pixels in pairs; data.image_size={image_size} must be even")
+def check(model: Model, *image_sizes: int) -> None:
+    """Whether there is such a network for such images, before anything is done for it."""
+    if model.stem in ("space_to_depth", "fold3") and (odd := [size for size in image_sizes if size % 2]):
+        raise UserError(f"model.stem={model.stem} folds pixels in pairs; data.image_size={odd[0]} must be even")
     if model.name not in SHAPES | WIDTHS:
         raise UserError(f"model.name={model.name!r} is not one of {', '.join(SHAPES | WIDTHS)}")
     if (model.stem == "patches") != (model.name in WIDTHS):
         fitting = "patches" if model.name in WIDTHS else "conv7, space_to_depth, conv3 or fold3"
         raise UserError(f"model.stem={model.stem!r} does not fit model.name={model.name!r}; use {fitting}")
     check_freeze(model)
-    if model.name in WIDTHS and model.last_scale != Model.last_scale:
-        given = f"model.last_scale={model.last_scale:g}"
-        raise UserError(f"{given} does nothing with model.name={model.name!r}; leave it out")
+    for name in ("last_scale", "stochastic_depth", "blur") if model.name in WIDTHS else ():
+        if (given := getattr(model, name)) != getattr(Model, name):
+            raise UserError(f"model.{name}={given:g} does nothing with model.name={model.name!r}; leave it out")
 
 
 def build_model(model: Model, classes: int, dtype: jnp.dtype, *, on_gpu: bool = False, rngs: nnx.Rngs) -> nnx.Module:
     """The network of a recipe that `check` has passed."""
-    layers = Layers(build_norm(model), dtype, model.padding, on_gpu)
+    layers = Layers(
+        build_norm(model), dtype, model.padding, on_gpu,
+        dropout=model.dropout, depth_drop=model.stochastic_depth, blur=model.blur,
+    )  # fmt: skip
     if model.stem == "patches":
         return PooledResNet(WIDTHS[model.name], classes, layers=layers, rngs=rngs)
     return ResNet(SHAPES[model.name], classes, stem=model.stem, layers=layers, last_scale=model.last_scale, rngs=rngs)

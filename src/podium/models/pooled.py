@@ -14,6 +14,7 @@ import numpy as np
 from flax import nnx
 from jax import lax
 
+from podium.models.dropout import Dropout
 from podium.models.normalised import normalised
 from podium.models.pool import halve
 from podium.models.resnet import Layers, classifier
@@ -60,6 +61,7 @@ class PooledResNet(nnx.Module):
         self.patch_bias = nnx.Param(jnp.zeros(parts))
         channels = (parts, *widths)
         self.stages = nnx.List(Stage(c_in, c_out, layers=layers, rngs=rngs) for c_in, c_out in pairwise(channels))
+        self.dropout = Dropout(layers.dropout) if layers.dropout else None
         self.classifier = classifier(channels[-1], classes, rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -67,7 +69,8 @@ class PooledResNet(nnx.Module):
         x = nnx.relu(x)
         for stage in self.stages:
             x = stage(x)
-        return self.classifier(x.astype(jnp.float32).mean((1, 2)))
+        means = x.astype(jnp.float32).mean((1, 2))
+        return self.classifier(means if self.dropout is None else self.dropout(means))
 
 
 def _patches(x: jax.Array) -> jax.Array:

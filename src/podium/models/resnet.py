@@ -8,17 +8,19 @@ is the stable start for large batches; at one it learns sooner, which is what a 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
 from podium.models import pool
 from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.columns import convolve, symmetric
 from podium.models.convolution import Conv
+from podium.models.dropout import Dropout, whole_examples
 from podium.models.max_pool import max_pool
 from podium.models.normalised import normalised
 from podium.models.stem import packed_stem
@@ -68,6 +70,15 @@ class Layers:
     dtype: jnp.dtype
     padding: Padding = "symmetric"
     on_gpu: bool = False
+    dropout: float = 0.0
+    """Of the values that the classifier takes."""
+    depth_drop: float = 0.0
+    """Of whole blocks: of the last one; `at_depth` makes it a block's own."""
+    blur: bool = False
+
+    def at_depth(self, share: float) -> "Layers":
+        """Those of a block behind this share of the blocks."""
+        return replace(self, depth_drop=share * self.depth_drop)
 
     def conv(self, channels: tuple[int, int], kernel: int, stride: int = 1, *, rngs: nnx.Rngs) -> nnx.Conv:
         """A convolution from and to so many channels."""
@@ -112,6 +123,8 @@ class Block(nnx.Module):
             self.convs.append(layers.conv((channels, out), kernel, step, rngs=rngs))
             self.norms.append(layers.norm(out, scale_init=scale, rngs=rngs))
             channels = out
+        self.blurs = layers.blur and stride != 1
+        self.drop = whole_examples(layers.depth_drop) if layers.depth_drop else None
         self.project = stride != 1 or c_in != c_out
         if self.project:
             self.shortcut = layers.conv((c_in, c_out), 1, stride, rngs=rngs)
@@ -121,10 +134,15 @@ class Block(nnx.Module):
         y = x
         *layers, (last, last_norm) = zip(self.convs, self.norms, strict=True)
         for layer, norm in layers:
-            y = normalised(norm, convolve(layer, y))
+            y = normalised(norm, self._convolved(layer, y))
         y = convolve(last, y)
-        shortcut = normalised(self.shortcut_norm, convolve(self.shortcut, x), relu=False) if self.project else x
-        return normalised(last_norm, y, shortcut=shortcut)
+        shortcut = normalised(self.shortcut_norm, self._convolved(self.shortcut, x), relu=False) if self.project else x
+        if self.drop is None:
+            return normalised(last_norm, y, shortcut=shortcut)
+        return nnx.relu(shortcut + self.drop(normalised(last_norm, y, relu=False)))
+
+    def _convolved(self, layer: Any, x: jax.Array) -> jax.Array:
+        return convolve(layer, blurred(x, layer.in_features) if self.blurs and layer.strides == 2 else x)
 
 
 class ResNet(nnx.Module):
@@ -163,15 +181,17 @@ class ResNet(nnx.Module):
                     stride=2 if stage > 0 and i == 0 else 1,
                     bottleneck=shape.bottleneck,
                     last_scale=last_scale,
-                    layers=layers,
+                    layers=layers.at_depth(len(self.blocks) / max(1, sum(shape.blocks) - 1)),
                     rngs=rngs,
                 )
                 self.blocks.append(block)
                 channels = width * 4 if shape.bottleneck else width
+        self.dropout = Dropout(layers.dropout) if layers.dropout else None
         self.classifier = classifier(channels, classes, rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return self.classifier(self.features(x).astype(jnp.float32).mean((1, 2)))
+        means = self.features(x).astype(jnp.float32).mean((1, 2))
+        return self.classifier(means if self.dropout is None else self.dropout(means))
 
     def features(self, x: jax.Array) -> jax.Array:
         """What the classifier takes the mean of. Packed images (`recipe.batch`) are computed in columns side by side up
@@ -203,6 +223,19 @@ def space_to_depth(x: jax.Array) -> jax.Array:
     """[b, h, w, c] → [b, h/2, w/2, 4c]."""
     b, h, w, c = x.shape
     return x.reshape(b, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 2, 4, 5).reshape(b, h // 2, w // 2, 4 * c)
+
+
+def blurred(x: jax.Array, channels: int) -> jax.Array:
+    """Each value a mean of its 3×3 neighbours, weighed 1:2:1 both ways, zeros around. Of columns side by side
+    (`columns`) it gives plain ones."""
+    x = x.reshape(*x.shape[:2], -1, channels)
+    for axis in (1, 2):
+        around = [(0, 0)] * 4
+        around[axis] = (1, 1)
+        wide, n = jnp.pad(x, around), x.shape[axis]
+        left, middle, right = (lax.slice_in_dim(wide, k, k + n, axis=axis) for k in range(3))
+        x = (left + 2 * middle + right) / 4
+    return x
 
 
 def classifier(channels: int, classes: int, rngs: nnx.Rngs) -> nnx.Linear:

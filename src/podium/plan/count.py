@@ -11,6 +11,7 @@ import jax
 
 from podium.mesh import build_mesh
 from podium.plan.machines import Chip
+from podium.recipe.augmentation import Augment
 from podium.recipe.schema import Recipe
 from podium.recipe.torus import Shape, Torus
 from podium.step import work
@@ -61,7 +62,8 @@ def count(recipe: Recipe, batch_per_core: int) -> Work:
 
 
 def _of_one_core(recipe: Recipe, batch: int) -> Recipe:
-    """Without what a trace does not depend on, so that a sweep traces once."""
+    """Without what the counted products do not depend on, so that a sweep traces once, and that one image can be. The
+    activations are counted in the forward pass, which is then of the images that are trained on."""
     return replace(
         recipe,
         batch_global=batch,
@@ -69,6 +71,10 @@ def _of_one_core(recipe: Recipe, batch: int) -> Recipe:
         torus="1x1",
         precision="bf16",
         steps_per_dispatch=1,
+        accumulate=1,
+        augment=Augment(),
+        evaluate_flips=False,
+        data=replace(recipe.data, eval_size=0),
         model=replace(recipe.model, norm_span=batch, classes=recipe.model.classes or 1000),
     )
 

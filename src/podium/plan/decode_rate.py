@@ -10,7 +10,7 @@ from PIL import Image
 
 from podium.data import decode
 from podium.data.input.augment import train_crops
-from podium.recipe.schema import Data
+from podium.recipe.images import Data
 
 _WIDTH, _HEIGHT = 500, 375
 _IMAGES = 64

@@ -146,6 +146,9 @@ def _find_out(recipe: Recipe, pod: Pod, stage: Stage, *, compile_step: bool) -> 
         work = count(recipe, recipe.batch_global // pod.cores)
     if isinstance(facts, Compiled) and not pod.chip.clock_hz:
         notes.append(f"the clock of {pod.chip.name} is not published; compute is counted against its peaks")
+    if recipe.data.early_sizes:
+        sizes, last = ", ".join(map(str, recipe.data.early_sizes)), recipe.data.image_size
+        notes.append(f"every step is planned at {last} px; those at {sizes} px before are not counted apart")
     if pod.chip.is_gpu and recipe.precision == "fp32":
         notes.append("precision = fp32 is counted at bf16 peaks")
     if isinstance(facts, GpuCompiled):

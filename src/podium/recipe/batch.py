@@ -4,6 +4,9 @@ planner counts it.
     image   uint8    [size, size, 3]   of every example, as the decoder wrote it; or packed, see below
     label   int32    []                −1 is padding, which evaluation does not count
     colour  float32  [3]               in training with `data.colour_jitter`: brightness, contrast, saturation
+    erase   int32    [4]               in training with `augment.erasing`: left, top, right, bottom
+    mix     float32  [6]               in training with `augment.mixup` or `cutmix`: see `data.input.mixing`
+    weight  float32  []                in training with class weights: how much the image counts in the loss
 
 Packed images are what a TPU's first layer reads without rearranging: a chip's n images stand in one block
 [size/2, size/8, n, 2 · 8 · 3], where the last axis holds 2 rows of 8 columns of pixels. The blocks of the chips follow
@@ -14,7 +17,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from podium.recipe.schema import Data
+from podium.recipe.images import Data
+from podium.recipe.schema import Recipe
 
 PACKED_ROWS, PACKED_COLUMNS = 2, 8
 
@@ -26,20 +30,28 @@ class Part(NamedTuple):
     dtype: Literal["uint8", "int32", "float32"]
 
 
-def train_batch(data: Data, *leading: int) -> dict[str, Part]:
-    """The arrays of training batches with these leading dimensions: steps of a dispatch, examples."""
-    parts = eval_batch(data, *leading)
-    if data.colour_jitter:
+def train_batch(recipe: Recipe, *leading: int, size: int | None = None) -> dict[str, Part]:
+    """The arrays of training batches with these leading dimensions: steps of a dispatch, examples; `size` is that of
+    the images, the last that is trained on by default."""
+    parts = _images(recipe.data.image_size if size is None else size, leading)
+    if recipe.data.colour_jitter:
         parts["colour"] = Part((*leading, 3), "float32")
+    if recipe.augment.erasing:
+        parts["erase"] = Part((*leading, 4), "int32")
+    if recipe.augment.mixes:
+        parts["mix"] = Part((*leading, 6), "float32")
+    if recipe.class_weights or recipe.data.balance == "loss":
+        parts["weight"] = Part(leading, "float32")
     return parts
 
 
 def eval_batch(data: Data, *leading: int) -> dict[str, Part]:
     """The arrays of evaluation batches with these leading dimensions: examples."""
-    return {
-        "image": Part((*leading, data.image_size, data.image_size, 3), "uint8"),
-        "label": Part(leading, "int32"),
-    }
+    return _images(data.evaluation_size, leading)
+
+
+def _images(size: int, leading: tuple[int, ...]) -> dict[str, Part]:
+    return {"image": Part((*leading, size, size, 3), "uint8"), "label": Part(leading, "int32")}
 
 
 def packed(parts: dict[str, Part], chips: int) -> dict[str, Part]:

@@ -18,16 +18,12 @@ from podium.errors import UserError
 from podium.recipe.keys import all_keys, key_paths, right_key, sections, tag, type_in_words
 from podium.recipe.schema import Recipe
 
-_LIKE_JITTER = "nearest are data.min_area, data.colour_jitter and label_smoothing"
 _ABSENT = {
-    **dict.fromkeys(("mixup", "cutmix", "mixup_alpha", "cutmix_alpha"), f"Podium does not mix images; {_LIKE_JITTER}"),
-    **dict.fromkeys(
-        ("randaugment", "auto_augment", "autoaugment", "random_erasing"),
-        f"there is no such augmentation; {_LIKE_JITTER}",
-    ),
-    "dropout": "networks here have none; optimizer.weight_decay and label_smoothing also regularise",
     **dict.fromkeys(
         ("pretrained", "weights", "checkpoint"), "weights to start from are not part of a recipe; use --weights"
+    ),
+    **dict.fromkeys(
+        ("aug_repeats", "repeated_aug", "ra_sampler"), "an image stands once in a batch here; leave it out"
     ),
 }
 """What other programs have and a recipe has not, and what comes nearest."""
@@ -52,8 +48,7 @@ def load_recipe(name_or_file: str, overrides: Sequence[str] = ()) -> Recipe:
     epochs = table.get("epochs")
     for override in overrides:
         _apply(table, override)
-    if not any(override.startswith("schedule.at_epochs") for override in overrides):
-        _scale_steps(table, epochs)
+    _scale_steps(table, epochs, overrides)
     return _build(Recipe, table, "")
 
 
@@ -62,19 +57,24 @@ def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     table = to_dict(recipe)
     for override in overrides:
         _apply(table, override)
-    if not any(override.startswith("schedule.at_epochs") for override in overrides):
-        _scale_steps(table, recipe.epochs)
+    _scale_steps(table, recipe.epochs, overrides)
     return _build(Recipe, table, "")
 
 
-def _scale_steps(table: dict[str, Any], epochs_before: Any) -> None:
-    """Where epochs were changed, the steps of the learning rate move with them."""
-    schedule, epochs = table.get("schedule"), table.get("epochs")
-    if not isinstance(schedule, dict) or not isinstance(schedule.get("at_epochs"), list):
-        return
-    numbers = (epochs, epochs_before, *schedule["at_epochs"])
-    if epochs != epochs_before and all(isinstance(n, int | float) and n > 0 for n in numbers):
-        schedule["at_epochs"] = [round(at * epochs / epochs_before, 4) for at in schedule["at_epochs"]]
+_AT_EPOCHS = (("schedule", "at_epochs"), ("data", "early_epochs"))
+
+
+def _scale_steps(table: dict[str, Any], epochs_before: Any, overrides: Sequence[str]) -> None:
+    """Where epochs were changed, the steps of the learning rate and of the images' size move with them, unless they
+    were given too."""
+    epochs = table.get("epochs")
+    for section, key in _AT_EPOCHS:
+        given = any(override.startswith(f"{section}.{key}") for override in overrides)
+        at = table[section].get(key) if isinstance(table.get(section), dict) else None
+        if given or not isinstance(at, list) or epochs == epochs_before:
+            continue
+        if all(isinstance(n, int | float) and n > 0 for n in (epochs, epochs_before, *at)):
+            table[section][key] = [round(n * epochs / epochs_before, 4) for n in at]
 
 
 def from_dict(table: dict[str, Any]) -> Recipe:
@@ -168,10 +168,10 @@ def _unknown(key: str, cls: type, where: str) -> UserError:
     if key in key_paths():  # of another optimizer or schedule
         field, chosen = tag(cls)
         return UserError(f"{key} does nothing with {where}{field}={chosen!r}; leave it out")
-    if meant := right_key(key):
-        return UserError(f"unknown key {key} (did you mean {meant}?)")
     if reason := _ABSENT.get(key.rpartition(".")[2]):
         return UserError(f"unknown key {key}: {reason}")
+    if meant := right_key(key):
+        return UserError(f"unknown key {key} (did you mean {meant}?)")
     here = ", ".join(f.name for f in dataclasses.fields(cls))
     return UserError(f"unknown key {key}; {f'section {where[:-1]}' if where else 'a recipe'} has {here}")
 

@@ -1,6 +1,7 @@
 """What a run is, as frozen typed data. A recipe is inert: it names no device and opens no file of images. Each field
 says here what it means and which values it takes; values that cannot work together are one list, at the end.
-Optimizers and schedules stand in `recipe.optimization`; `recipe.reading` makes recipes from TOML files and `--set`.
+Images stand in `recipe.images`, optimizers and schedules in `recipe.optimization`; `recipe.reading` makes recipes from
+TOML files and `--set`.
 """
 
 import dataclasses
@@ -9,72 +10,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from podium.errors import UserError
-from podium.recipe.bounds import above, also_called, at_least, at_most, below, check_bounds, rgb
+from podium.recipe.augmentation import Augment
+from podium.recipe.bounds import above, also_called, at_least, below, check_bounds
+from podium.recipe.images import Data
 from podium.recipe.optimization import Muon, Optimizer, Schedule, Steps
 from podium.recipe.torus import lay_out, parse_torus, spans_that_fit
-
-
-@dataclass(frozen=True)
-class Data:
-    """What the network sees of an image, and how images are kept and read."""
-
-    image_size: Annotated[
-        int, above(0), also_called("resolution", "size"), "Side of the square images that the network sees, in pixels."
-    ] = 224
-    crop: Annotated[
-        Literal["resized", "shifted", "centre"],
-        "How training images are cut. resized: a random part of the image, as for ImageNet; shifted: the whole image "
-        "moved by a few pixels, as for CIFAR; centre: as in evaluation.",
-    ] = "resized"
-    min_area: Annotated[float, above(0), at_most(1), "Smallest part of the image's area that a resized crop shows."] = (
-        0.08
-    )
-    shift_pixels: Annotated[int, at_least(0), "How far a shifted crop may move, in pixels."] = 4
-    flip: Annotated[bool, "Whether half of the training images are mirrored."] = True
-    flip_order: Annotated[
-        Literal["random", "alternating"],
-        "Which half. random: drawn anew in each epoch; alternating: drawn in the first, then every other epoch the "
-        "other way, so that each two epochs show both.",
-    ] = "random"
-    colour_jitter: Annotated[
-        float,
-        at_least(0),
-        below(1),
-        also_called("color_jitter"),
-        "Brightness, contrast and saturation each change by up to this share.",
-    ] = 0.0
-    eval_share: Annotated[
-        float,
-        above(0),
-        at_most(1),
-        also_called("crop_pct"),
-        "Side of the centre crop in evaluation, as a share of the image's shorter side.",
-    ] = 0.875
-    mean: Annotated[tuple[float, ...], rgb, "Subtracted from pixels in [0, 1]."] = (0.485, 0.456, 0.406)
-    std: Annotated[tuple[float, ...], rgb, above(0), "Pixels are then divided by this."] = (0.229, 0.224, 0.225)
-    order: Annotated[
-        Literal["v1", "v2"],
-        "How the order of images follows from the seed and the batch size. v1 is that of 0.1.0, whose runs keep it: "
-        "where a host has few images its shuffle is poor, and if the batch is no power of two a host reads more.",
-    ] = "v2"
-    cache: Annotated[
-        Literal["auto", "pixels", "bytes", "none"],
-        "What a host keeps of its images in memory: decoded pixels, the files' bytes, or none. auto: the fastest that "
-        "fits.",
-    ] = "auto"
-    cache_gb: Annotated[
-        float, at_least(0), "Memory for the cache, in GB. 0: half of the memory that is free at the start."
-    ] = 0.0
-    threads: Annotated[
-        int, at_least(0), also_called("workers", "num_workers"), "Decoding threads of a host. 0: one per core."
-    ] = 0
-    max_broken_share: Annotated[
-        float, at_least(0), "Share of images that may turn out to be undecodable before the run ends with an error."
-    ] = 0.01
-    train_images: Annotated[
-        int, above(0), "Training images of the data set that the recipe was written for; `podium plan` uses it."
-    ] = 1_281_167
-    validation_images: Annotated[int, at_least(0), "Validation images of that data set."] = 50_000
 
 
 @dataclass(frozen=True)
@@ -109,6 +49,26 @@ class Model:
     last_scale: Annotated[
         float, "Initial scale of the last norm in each residual block. At 0 blocks start as the identity."
     ] = 0.0
+    dropout: Annotated[
+        float,
+        at_least(0),
+        below(1),
+        also_called("drop", "drop_rate"),
+        "Share of the values before the classifier that a training step drops.",
+    ] = 0.0
+    stochastic_depth: Annotated[
+        float,
+        at_least(0),
+        below(1),
+        also_called("drop_path", "drop_path_rate", "drop_connect"),
+        "How often a training step drops the last block of a ResNet for an image; the blocks before it less, in a "
+        "straight line down to never.",
+    ] = 0.0
+    blur: Annotated[
+        bool,
+        also_called("blurpool", "use_blurpool", "blur_pool"),
+        "Whether a ResNet blurs what its layers of stride 2 take, the first layer's aside.",
+    ] = False
     freeze: Annotated[
         str,
         "Layers that keep their weights, from the image on: none, stem, stage 1 (which includes the stem), stage 2 …, "
@@ -142,6 +102,7 @@ class Recipe:
     optimizer: Optimizer
     schedule: Schedule
     data: Data = field(default_factory=Data)
+    augment: Augment = field(default_factory=Augment)
     name: Annotated[str, "Names the run. Default: the recipe file's name."] = "custom"
     seed: Annotated[int, at_least(0), "Decides everything random: initial weights, the order of images, crops."] = 0
     torus: Annotated[
@@ -178,6 +139,25 @@ class Recipe:
         "Whether GPUs must give the same bits in every run, as CPUs and TPUs do by themselves. It costs speed: sums in "
         "a fixed order, and cuDNN's default algorithms instead of those that a trial finds fastest.",
     ] = False
+    loss: Annotated[
+        Literal["cross_entropy", "binary"],
+        also_called("criterion", "bce_loss", "bce"),
+        "What is made small: the cross-entropy of the classes, or the mean over the classes of the binary one, as if "
+        "each class were a question of its own.",
+    ] = "cross_entropy"
+    target_threshold: Annotated[
+        float,
+        at_least(0),
+        below(1),
+        also_called("bce_target_thresh"),
+        "With the binary loss: a class whose share of a mixed image is larger than this counts as wholly there, "
+        "another not at all. 0: each counts by its share.",
+    ] = 0.0
+    class_weights: Annotated[
+        tuple[float, ...],
+        above(0),
+        "How much an image of each class counts in the loss, in the order of the classes' names. None: all alike.",
+    ] = ()
     label_smoothing: Annotated[
         float, at_least(0), below(1), also_called("smoothing"), "Share of the target spread evenly over all classes."
     ] = 0.0
@@ -227,12 +207,26 @@ class Recipe:
         dispatches = self.epochs * self.data.train_images / self.batch_global / self.steps_per_dispatch
         return max(1, round(dispatches)) * self.steps_per_dispatch
 
+    def size_at(self, step: int) -> int:
+        """The size of training images in the dispatch that `step` belongs to."""
+        return self.sizes_from(step)[0]
+
+    def sizes_from(self, step: int) -> tuple[int, ...]:
+        """That size, and those that follow it."""
+        first = step - step % self.steps_per_dispatch
+        return self.data.sizes_from(first * self.batch_global / self.data.train_images)
+
     def for_data(self, classes: int, train_images: int, validation_images: int) -> "Recipe":
         """This recipe with the numbers of a real data set filled in."""
         if self.model.classes not in (0, classes):
             raise UserError(
                 f"model.classes={self.model.classes} and the data has {classes} classes; "
                 f"use --set model.classes=0 to take the data's"
+            )
+        if self.class_weights and len(self.class_weights) != classes:
+            raise UserError(
+                f"class_weights has {len(self.class_weights)} numbers and the data has {classes} classes; give one for "
+                f"each, or data.balance=loss"
             )
         data = dataclasses.replace(self.data, train_images=train_images, validation_images=validation_images)
         return dataclasses.replace(self, data=data, model=dataclasses.replace(self.model, classes=classes))
@@ -255,6 +249,18 @@ def _conflicts(r: Recipe) -> Iterator[str]:
                 f"schedule.at_epochs={[*r.schedule.at_epochs]} must ascend, from schedule.warmup_epochs={warmup:g} "
                 f"to below epochs={r.epochs:g}; set schedule.at_epochs too"
             )
+    sizes, epochs = r.data.early_sizes, r.data.early_epochs
+    if len(sizes) != len(epochs) or [*epochs, r.epochs] != sorted({*epochs, r.epochs}):
+        yield (
+            f"data.early_sizes={[*sizes]} and data.early_epochs={[*epochs]} must be equally many, the epochs ascending "
+            f"to below epochs={r.epochs:g}"
+        )
+    if r.target_threshold and r.loss != "binary":
+        yield 'target_threshold does nothing with loss="cross_entropy"; leave it out, or use loss="binary"'
+    if r.class_weights and r.data.balance == "loss":
+        yield 'class_weights and data.balance="loss" both weigh classes; leave one out'
+    if r.augment.mixes and r.batch_global % 2:
+        yield f"augment.mixup and cutmix mix images in pairs, and batch_global={r.batch_global} is odd; make it even"
     if isinstance(r.optimizer, Muon) and r.weight_update in ("sharded", "flat"):
         yield (
             f"weight_update={r.weight_update!r} cuts the matrices that optimizer.name='muon' needs whole; "

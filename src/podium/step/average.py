@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from podium.recipe.schema import Recipe
+from podium.step.carried import is_mean
 from podium.step.state import State
 
 
@@ -28,7 +29,11 @@ def averaged(recipe: Recipe, state: State) -> State:
     steps = state.step.astype(jnp.float32)
     new_share = 1 - jnp.minimum(recipe.average_decay, (1 + steps) / (10 + steps))
     now = {"params": state.params, "stats": state.stats}
-    return replace(state, averaged=jax.tree.map(lambda a, w: a + new_share * (w - a), state.averaged, now))
+
+    def moved(average: jax.Array, value: jax.Array) -> jax.Array:
+        return average + new_share * (value - average) if is_mean(value) else value
+
+    return replace(state, averaged=jax.tree.map(moved, state.averaged, now))
 
 
 def answering(state: State) -> State:

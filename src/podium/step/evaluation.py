@@ -9,7 +9,7 @@ from jax import lax
 from podium.mesh import AXES
 from podium.recipe.schema import Recipe
 from podium.step.average import answering
-from podium.step.losses import cross_entropy, hits
+from podium.step.losses import hits, label_losses
 from podium.step.network import Network
 from podium.step.state import Batch, Metrics, State
 from podium.step.update import WeightUpdate
@@ -31,7 +31,7 @@ class Evaluation:
         logits = self._logits(answering(state), batch)
         label = batch["label"]
         counted = label >= 0
-        losses = cross_entropy(logits, jnp.maximum(label, 0), 0.0)
+        losses = label_losses(self.recipe, logits, jnp.maximum(label, 0), smoothing=0.0)
         of_batch = {
             "images": counted.sum(),
             "top1": (hits(logits, label, 1) & counted).sum(),

@@ -10,21 +10,25 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 from jax.sharding import Mesh
 
 from podium import models
 from podium.errors import UserError
-from podium.mesh import is_cpu, is_gpu
+from podium.mesh import AXES, is_cpu, is_gpu
 from podium.models.attempt import Attempt
 from podium.models.batch_norm import DistributedBatchNorm
+from podium.models.dropout import Draws, random_layers, with_own_draws
 from podium.models.freeze import keep_statistics
 from podium.recipe.schema import Recipe
-from podium.step.pixels import normalise_pixels
+from podium.step.pixels import network_input
 from podium.step.state import Batch
 
 ModelFactory = Callable[[nnx.Rngs], nnx.Module]
 Means = dict[str, jax.Array]
 """By a norm's place in the network."""
+_CARRIED = nnx.Not(nnx.Param)
+_DRAWS = 1  # among what the seed decides
 
 
 class Found(NamedTuple):
@@ -41,10 +45,24 @@ class Network:
     make_model: ModelFactory
     graph: nnx.GraphDef[Any]
 
+    draws: bool = False
+    """Whether its layers draw at random in training (dropout): batches then need keys, as `with_keys` gives them."""
+
     def initial(self) -> tuple[Any, Any]:
-        """Parameters and batch-norm statistics, drawn from the recipe's seed."""
+        """Parameters, drawn from the recipe's seed, and all else that a step carries: batch-norm statistics, and what
+        a network of the caller's keeps besides."""
         model = self.make_model(nnx.Rngs(self.recipe.seed))
-        return nnx.state(model, nnx.Param), nnx.state(model, nnx.BatchStat)
+        return nnx.state(model, nnx.Param), nnx.state(model, _CARRIED)
+
+    def with_keys(self, batch: Batch, step: jax.Array) -> Batch:
+        """A chip's batch with a key for each of its examples, from (seed, step, place in the global batch)."""
+        if not self.draws:
+            return batch
+        here = len(batch["label"])
+        places = lax.axis_index(AXES) * here + jnp.arange(here)
+        of_step = jax.random.fold_in(jax.random.fold_in(jax.random.key(self.recipe.seed), _DRAWS), step)
+        keys = jax.vmap(lambda place: jax.random.fold_in(of_step, place))(places)
+        return {**batch, "key": jax.random.key_data(keys)}
 
     def forward(self, params: Any, stats: Any, batch: Batch, *, train: bool) -> tuple[jax.Array, Any]:
         """Logits in fp32, and the statistics after this batch."""
@@ -72,20 +90,28 @@ class Network:
             keep_statistics(self.recipe.model, model)
         return model
 
+    def _draw_from(self, model: nnx.Module, batch: Batch) -> None:
+        draws = Draws(jax.random.wrap_key_data(batch["key"]))
+        for layer in random_layers(model):
+            layer.draws = draws
+
     def _run(self, model: Any, batch: Batch) -> tuple[jax.Array, Any]:
+        if "key" in batch:
+            self._draw_from(model, batch)
         with _multiplying(self.recipe, self.mesh):
-            logits = model(normalise_pixels(batch["image"], self.recipe.data, batch.get("colour")))
-        return logits.astype(jnp.float32), nnx.state(model, nnx.BatchStat)
+            logits = model(network_input(batch, self.recipe.data))
+        return logits.astype(jnp.float32), nnx.state(model, _CARRIED)
 
 
 def build_network(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None = None) -> Network:
     """The recipe's network, or the caller's own."""
     if make_model is None:
-        models.check(recipe.model, recipe.data.image_size)
+        models.check(recipe.model, *recipe.data.train_sizes, recipe.data.evaluation_size)
         dtype = convolution_dtype(recipe, mesh)
         make_model = partial(_make_model, recipe, dtype=dtype, on_gpu=is_gpu(mesh))
-        return Network(recipe, mesh, make_model, _graph(make_model))
-    network = Network(recipe, mesh, make_model, _graph(make_model))
+        return _network(recipe, mesh, make_model)
+    own = make_model
+    network = _network(recipe, mesh, lambda rngs: with_own_draws(own(rngs)))
     _check_logits(network)
     return network
 
@@ -102,7 +128,7 @@ def _norms(model: nnx.Module) -> list[tuple[str, DistributedBatchNorm]]:
 def _check_logits(network: Network) -> None:
     """Whether the caller's network gives a number for each class: one that does not would train on nonsense."""
     recipe = network.recipe
-    size, classes = recipe.data.image_size, recipe.model.classes
+    size, classes = recipe.data.evaluation_size, recipe.model.classes
     images = jax.ShapeDtypeStruct((1, size, size, 3), jnp.uint8)
     params, stats = jax.eval_shape(network.initial)
     shape = jax.eval_shape(
@@ -132,14 +158,12 @@ def _multiplying(recipe: Recipe, mesh: Mesh) -> contextlib.AbstractContextManage
     return contextlib.nullcontext()
 
 
-def _graph(make_model: ModelFactory) -> nnx.GraphDef[Any]:
-    """The network without its numbers; a step carries parameters and batch-norm statistics, and nothing else."""
-    network = nnx.eval_shape(lambda: make_model(nnx.Rngs(0)))
-    others = nnx.state(network, nnx.Not(nnx.Any(nnx.Param, nnx.BatchStat)))
-    kinds = sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(others)})
-    if kinds:
+def _network(recipe: Recipe, mesh: Mesh, make_model: ModelFactory) -> Network:
+    model = nnx.eval_shape(lambda: make_model(nnx.Rngs(0)))
+    if nnx.to_flat_state(nnx.state(model, nnx.RngState)):
         raise UserError(
-            f"the network holds {', '.join(kinds)}; a step carries only nnx.Param and nnx.BatchStat from one to the "
-            "next: leave out what needs more (nnx.Dropout does)"
+            "the network keeps random number generators, whose draws would depend on the number of chips; draw with "
+            "nnx.Dropout, which draws by example here (stochastic depth: broadcast_dims=(1, 2, 3)), and keep no "
+            "nnx.Rngs"
         )
-    return nnx.graphdef(network)
+    return Network(recipe, mesh, make_model, nnx.graphdef(model), draws=bool(random_layers(model)))

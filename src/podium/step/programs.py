@@ -135,10 +135,13 @@ def network_shapes(recipe: Recipe, mesh: Mesh, make_model: ModelFactory | None =
     return jax.eval_shape(build_network(recipe, mesh, make_model).initial)
 
 
-def batch_shapes(recipe: Recipe, step: Step, steps: int | None) -> dict[str, jax.ShapeDtypeStruct]:
-    """A batch without its data: of so many steps, as `train` takes it, or as `evaluate` does where `steps` is None."""
-    data, examples = recipe.data, recipe.batch_global
-    parts = eval_batch(data, examples) if steps is None else train_batch(data, steps, examples)
+def batch_shapes(
+    recipe: Recipe, step: Step, steps: int | None, *, size: int | None = None
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """A batch without its data: of so many steps, as `train` takes it, or as `evaluate` does where `steps` is None.
+    `size` is that of the images to train on, by default the last of the recipe."""
+    examples = recipe.batch_global
+    parts = eval_batch(recipe.data, examples) if steps is None else train_batch(recipe, steps, examples, size=size)
     sharding = step.eval_batches if steps is None else step.train_batches
     if step.packed:
         parts = packed(parts, sharding.num_devices)

@@ -18,8 +18,9 @@ from podium.errors import UserError
 from podium.mesh import AXES, is_cpu
 from podium.recipe.schema import Recipe
 from podium.step.average import averaged
+from podium.step.carried import join, split
 from podium.step.layer_rates import kept_statistics, without_gradients
-from podium.step.losses import cross_entropy, hits
+from podium.step.losses import hits, training_losses
 from podium.step.network import Means, Network
 from podium.step.state import Batch, Metrics, State
 from podium.step.update import WeightUpdate
@@ -34,6 +35,17 @@ class _Share(NamedTuple):
     gradients: Any
     stats: Any
     metrics: Metrics
+    others: Any
+    """What the network keeps beyond such means, the same on all chips (`carried`)."""
+
+
+def _added(total: _Share, part: _Share) -> _Share:
+    """The sums of both; what is not summed is that of the last part."""
+    return part._replace(
+        gradients=jax.tree.map(jnp.add, total.gradients, part.gradients),
+        stats=jax.tree.map(jnp.add, total.stats, part.stats),
+        metrics=jax.tree.map(jnp.add, total.metrics, part.metrics),
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +101,8 @@ class Training:
     def _updated(self, state: State, share: _Share) -> tuple[State, Metrics]:
         rate = jnp.asarray(self.learning_rate(state.step), jnp.float32)
         updated = self.update(state, share.gradients, rate, others=(share.stats, share.metrics))
-        stats, metrics = updated.others
+        means, metrics = updated.others
+        stats = join(means, share.others)
         stats = kept_statistics(self.recipe.model, self.update.trees(state)[1], stats)
         state = self.update.with_stats(replace(updated.state, step=state.step + 1), stats)
         return averaged(self.recipe, state), {**metrics, **updated.metrics, "learning_rate": rate}
@@ -98,6 +111,7 @@ class Training:
         """What `_backward` gives for the whole batch, from one part after the other. Each part starts from the same
         statistics, and batch norm's spans do not cross parts, so the mean of their statistics is that of the whole.
         `about` has the means that each part expects, as spans of their own have means of their own."""
+        batch = self.network.with_keys(batch, state.step)
         count = self.recipe.accumulate
         expected: Sequence[Means | None] = about or [None] * count
         if count == 1:
@@ -110,7 +124,7 @@ class Training:
         for k in range(1, count):  # each waits for the one before, whose activations are then free
             part, total = lax.optimization_barrier((jax.tree.map(lambda p, k=k: p[k], parts), total))
             share, means = self._backward(state, part, expected[k])
-            total = jax.tree.map(jnp.add, total, share)
+            total = _added(total, share)
             found.append(means)
         return total._replace(stats=jax.tree.map(lambda s: s / count, total.stats)), found
 
@@ -137,7 +151,7 @@ class Training:
             else:
                 logits, stats, found = self.network.attempt(params, before, batch, about=about)
                 means, far = found.means, {_FAR: found.far.astype(jnp.float32)}
-            losses = cross_entropy(logits, batch["label"], self.recipe.label_smoothing)
+            losses = training_losses(self.recipe, logits, batch)
             right = hits(logits, batch["label"], 1)
             metrics = {"loss": losses.sum(), "top1": right.sum(dtype=jnp.float32)}
             metrics = {name: total / self.recipe.batch_global for name, total in metrics.items()}
@@ -146,7 +160,9 @@ class Training:
         # Parameters that vary by chip have gradients that do: summing them over the torus is then ours to do.
         varying = lax.pcast(params, AXES, to="varying")
         gradients, (stats, metrics, means) = jax.grad(objective, has_aux=True)(varying)
-        return _Share(gradients, jax.tree.map(lambda s: s / self.network.mesh.size, stats), metrics), means
+        of_chips, others = split(stats)
+        of_chips = jax.tree.map(lambda s: s / self.network.mesh.size, of_chips)
+        return _Share(gradients, of_chips, metrics, others), means
 
     def _unrolled(self, state: State, batches: Batch) -> tuple[State, Metrics]:
         """`lax.scan` without its loop: XLA:CPU brings convolutions into the form that its fast kernels know only

@@ -79,7 +79,8 @@ def build_update(
         # Chips with links of their own gain nothing from buckets, each of which is padded to whole rows for all chips.
         sums = sums if is_cpu(mesh) else replace(sums, bucket_bytes=_ONE_BUCKET)
         return Sharded(rule, sums, mesh.size, factors)
-    if is_flat(recipe, on_gpu=is_gpu(mesh)):
+    all_fp32 = all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(shapes))  # which a flat buffer needs
+    if all_fp32 and is_flat(recipe, on_gpu=is_gpu(mesh)):
         return Flat(rule, sums, shapes, factors)
     if recipe.reduce in ("auto", "xla") or mesh.size == 1:
         return Replicated(rule, partial(_sum_by_compiler, wire=wire), factors)

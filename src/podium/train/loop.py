@@ -108,7 +108,7 @@ class TrainingLoop:
             self._listener.note(f"resumes with {', '.join(setup.changes)}")
         budget = setup.budgets.validation_bytes
         self._evaluator = Evaluator(self._recipe, self._step, setup.validation, cache_budget_bytes=budget)
-        self._programs = _compile(self._recipe, self._step, self._state)
+        self._programs = _compile(self._recipe, self._step, self._state, first_step=first_step)
         self._listener.note(f"compiled in {self._programs.compile_seconds:.1f} s")
         agree.meet()  # gloo's first collective waits only 30 s for a process that still compiles
         if first_step in self._evaluations:
@@ -118,7 +118,7 @@ class TrainingLoop:
     def _dispatch(self, batches: Feed, done: int) -> None:
         batch = self._meter.next_batch(batches)
         with jax.transfer_guard("disallow"):
-            self._state, metrics = self._programs.train(self._state, batch)
+            self._state, metrics = self._programs.train[self._recipe.size_at(done - 1)](self._state, batch)
         self._watchdog.moved(f"training, step {done}")
         self._meter.sent(done, metrics)
         self._checkpoints.check()
@@ -179,7 +179,7 @@ class TrainingLoop:
             steps=self._recipe.train_steps,
             weights_hash=weights_hash(self._state),
             run=str(self._setup.run),
-            train_flops=self._recipe.train_steps * self._programs.step_flops,
+            train_flops=self._programs.train_flops,
         )
 
 
@@ -214,22 +214,30 @@ def restored(checkpoints: Checkpoints, after: int, step: Step, *, recipe: Recipe
 
 @dataclass(frozen=True)
 class _Programs:
-    train: Any
+    train: dict[int, Any]
+    """By the size of the images."""
     evaluate: Any
     compile_seconds: float
-    step_flops: float
+    train_flops: float
+    """Of all the run's steps."""
 
 
-def _compile(recipe: Recipe, step: Step, state: State) -> _Programs:
-    """Both programs, ahead of the first step: compile time is then counted apart, and nothing recompiles later."""
+def _compile(recipe: Recipe, step: Step, state: State, *, first_step: int) -> _Programs:
+    """All programs, ahead of the first step: compile time is then counted apart, and nothing recompiles later."""
     began = time.perf_counter()
-    batch = batch_shapes(recipe, step, recipe.steps_per_dispatch)
-    traced = step.train.trace(state, batch)
-    step_flops = flops(traced.jaxpr.jaxpr) / recipe.steps_per_dispatch
-    train = traced.lower().compile()
+    train: dict[int, Any] = {}
+    work: dict[int, float] = {}
+    ahead = recipe.sizes_from(min(first_step, recipe.train_steps - 1))
+    for size in dict.fromkeys(recipe.data.train_sizes):
+        traced = step.train.trace(state, batch_shapes(recipe, step, recipe.steps_per_dispatch, size=size))
+        work[size] = flops(traced.jaxpr.jaxpr)
+        if size in ahead:
+            train[size] = traced.lower().compile()
     eval_batch = batch_shapes(recipe, step, steps=None)
     evaluate = step.evaluate.lower(state, step.zero_totals(), eval_batch).compile()
-    return _Programs(train, evaluate, time.perf_counter() - began, step_flops)
+    dispatches = range(0, recipe.train_steps, recipe.steps_per_dispatch)
+    train_flops = sum(work[recipe.size_at(first)] for first in dispatches)
+    return _Programs(train, evaluate, time.perf_counter() - began, train_flops)
 
 
 def _started(setup: Setup, portable: State, cache_level: str) -> events.Started:

@@ -19,7 +19,8 @@ from podium.data.input.prefetch import local_rows
 from podium.errors import UserError
 from podium.host.files import reporting
 from podium.mesh import build_mesh, find_devices
-from podium.recipe.schema import Data, Recipe
+from podium.recipe.images import Data
+from podium.recipe.schema import Recipe
 from podium.recipe.torus import Shape, lay_out
 from podium.report.events import Evaluated
 from podium.step.network import ModelFactory
@@ -167,7 +168,7 @@ def _for_evaluation(recipe: Recipe, shape: Shape) -> Recipe:
 
 def stored_pixels(images: ImageSet, chosen: Sequence[int], data: Data) -> np.ndarray:
     """uint8 [chosen, size, size, 3]: prepared images as evaluation sees them."""
-    pixels = np.empty((len(chosen), data.image_size, data.image_size, 3), np.uint8)
+    pixels = np.empty((len(chosen), data.evaluation_size, data.evaluation_size, 3), np.uint8)
     crops, jpegs = eval_crops(data, images.sizes[list(chosen)]), [images.image(i).tobytes() for i in chosen]
     statuses = decode.decode_batch(jpegs, crops.boxes, crops.flips, out=pixels, threads=thread_count(data))
     for index, status in zip(chosen, statuses, strict=True):
@@ -188,7 +189,7 @@ def _pixels(files: Sequence[Path], data: Data) -> np.ndarray:
             raise _undecodable(file, str(bad)) from bad
         jpegs.append(jpeg)
         sizes.append((width, height))
-    pixels = np.empty((len(files), data.image_size, data.image_size, 3), np.uint8)
+    pixels = np.empty((len(files), data.evaluation_size, data.evaluation_size, 3), np.uint8)
     crops = eval_crops(data, np.array(sizes))
     statuses = decode.decode_batch(jpegs, crops.boxes, crops.flips, out=pixels, threads=thread_count(data))
     for file, status in zip(files, statuses, strict=True):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from podium.data.input import counter_rng
 from podium.data.input.augment import centre_boxes, eval_crops, train_crops
-from podium.recipe.schema import Data
+from podium.recipe.images import Data
 
 SIZES = st.lists(st.tuples(st.integers(1, 700), st.integers(1, 700)), min_size=1, max_size=30)
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from podium.data.input.augment import Crops, train_crops
 from podium.data.input.order import Order
-from podium.recipe.schema import Data
+from podium.recipe.images import Data
 
 RARE = 1e-6
 MANY = 50_000

@@ -151,7 +151,7 @@ class Numbers:
     def __init__(self, fail_at=None):
         self.fail_at = fail_at
 
-    def new_batch(self):
+    def new_batch(self, index):
         return {"label": np.empty(16, np.int32)}
 
     def fill(self, batch, index):

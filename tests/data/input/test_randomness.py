@@ -12,7 +12,7 @@ from scipy import stats
 from podium.data.input import counter_rng
 from podium.data.input.augment import train_crops
 from podium.data.input.order import Order
-from podium.recipe.schema import Data
+from podium.recipe.images import Data
 
 ERROR_RATE = 1e-6  # of each figure, were the seed drawn anew
 SIGMAS = stats.norm.isf(ERROR_RATE / 2)  # 4.9

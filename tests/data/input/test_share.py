@@ -10,8 +10,8 @@ from podium.data.input.cache import cached_bytes, choose_level
 from podium.data.input.loader import EvalLoader, TrainLoader
 from podium.data.input.order import Order, evaluation_batch, evaluation_batches, evaluation_share
 from podium.data.input.share import join, runs
+from podium.recipe.images import Data
 from podium.recipe.reading import from_dict
-from podium.recipe.schema import Data
 from podium.recipe.torus import Shape, lay_out
 
 

@@ -15,7 +15,7 @@ from podium.data.decode.buffers import Buffers, address
 from podium.data.decode.status import Crops, DecodeError, Int32, Status, Uint8
 
 LIBRARY_NAME = "libpodium_native.so"
-_ABI = 2
+_ABI = 3
 
 LIBJPEG, PLAIN, AVX2 = 1, 2, 4  # podium_flags
 
@@ -32,6 +32,15 @@ class _Batch(ctypes.Structure):
     )
 
 
+class _Changes(ctypes.Structure):
+    """podium_changes."""
+
+    _fields_ = (
+        *((name, _INT) for name in ("count", "size", "each", "threads")),
+        *((name, _POINTER) for name in ("operations", "fill", "images")),
+    )
+
+
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "podium_native_abi": (_INT, ()),
     "podium_status_message": (ctypes.c_char_p, (_INT,)),
@@ -40,6 +49,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "podium_build_index": (_INT, (_POINTER, _SIZE, _INT, _POINTER, _POINTER)),
     "podium_decode_batch": (None, (_POINTER,)),
     "podium_resize_batch": (None, (_POINTER,)),
+    "podium_change_batch": (_INT, (_POINTER,)),
 }
 
 
@@ -68,6 +78,14 @@ library, missing = _load()
 
 def status_message(status: int) -> str:
     return library.podium_status_message(status).decode()
+
+
+def change_batch(images: Uint8, operations: Int32, fill: Uint8, *, threads: int) -> None:
+    """What `data.decode.change` describes, on several threads."""
+    count, size, each = len(images), images.shape[1], operations.shape[1]
+    changes = _Changes(count=count, size=size, each=each, threads=threads)
+    changes.operations, changes.fill, changes.images = address(operations), address(fill), address(images)
+    _check(library.podium_change_batch(ctypes.byref(changes)))
 
 
 class NativeDecoder:

@@ -16,12 +16,12 @@ Batch = TypeVar("Batch")
 
 
 class Fills(Protocol):
-    def new_batch(self) -> HostBatch: ...
+    def new_batch(self, index: int) -> HostBatch: ...
     def fill(self, batch: HostBatch, index: int) -> None: ...
 
 
 def filled(loader: Fills, index: int) -> HostBatch:
-    batch = loader.new_batch()
+    batch = loader.new_batch(index)
     loader.fill(batch, index)
     return batch
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from podium.data.input import counter_rng
-from podium.recipe.schema import Data
+from podium.recipe.images import Data
 
 _TRIES = 10
 

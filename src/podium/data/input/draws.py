@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podium.data.input import counter_rng
 from podium.data.input.augment import Crops, train_crops
+from podium.data.input.balanced import BalancedOrder
+from podium.data.input.mixing import erased, mixes
 from podium.data.input.order import Order
+from podium.data.input.policy import policy_operations
 from podium.recipe.schema import Recipe
 
 _IMAGES_AT_ONCE = 1024
@@ -25,7 +29,7 @@ class Draw:
 
 
 class Draws:
-    def __init__(self, order: Order, recipe: Recipe, rows: np.ndarray, *, sizes: np.ndarray) -> None:
+    def __init__(self, order: Order | BalancedOrder, recipe: Recipe, rows: np.ndarray, *, sizes: np.ndarray) -> None:
         """`rows` are this host's places of a batch, `sizes` [image, 2] the width and height of all stored images."""
         self._order, self._recipe, self._rows, self._sizes = order, recipe, rows, sizes
         self._drawn: dict[int, Draw] = {}
@@ -41,6 +45,23 @@ class Draws:
 
     def crops(self, samples: np.ndarray, epochs: np.ndarray) -> Crops:
         return train_crops(self._recipe.data, self._recipe.seed, epochs, samples=samples, sizes=self._sizes[samples])
+
+    def operations(self, draw: Draw, *, size: int) -> np.ndarray:
+        """What the recipe's policy does to a step's images of this size."""
+        keys = counter_rng.key(self._recipe.seed, draw.epochs, draw.samples)
+        return policy_operations(self._recipe.augment, keys, size)
+
+    def beside(self, draw: Draw, *, size: int) -> dict[str, np.ndarray]:
+        """What stands beside a step's images of this size in a batch, by the name that `recipe.batch` gives it."""
+        recipe, found = self._recipe, {}
+        keys = counter_rng.key(recipe.seed, draw.epochs, draw.samples)
+        if recipe.data.colour_jitter:
+            found["colour"] = draw.crops.colours
+        if recipe.augment.erasing:
+            found["erase"] = erased(recipe.augment, keys, size)
+        if recipe.augment.mixes:
+            found["mix"] = mixes(recipe.augment, keys, size)
+        return found
 
     def _some(self, first: int, steps: int) -> dict[int, Draw]:
         n = len(self._rows)

@@ -15,7 +15,7 @@ from podium.data.input.augment import eval_crops
 from podium.data.input.buffers import BatchMemory
 from podium.data.input.loader import HostBatch, thread_count
 from podium.recipe.batch import eval_batch
-from podium.recipe.schema import Data
+from podium.recipe.images import Data
 
 
 class FileLoader:
@@ -30,7 +30,7 @@ class FileLoader:
         self._memory = BatchMemory()
         self._pool = ThreadPoolExecutor(thread_count(data), thread_name_prefix="podium-files")
 
-    def new_batch(self) -> HostBatch:
+    def new_batch(self, index: int = 0) -> HostBatch:
         return {name: self._memory.empty(*part) for name, part in eval_batch(self.data, self.batch_global).items()}
 
     def fill(self, batch: HostBatch, index: int) -> None:

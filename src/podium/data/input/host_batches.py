@@ -73,8 +73,8 @@ class OneStep(TrainLoader):
     def __init__(self, images: ImageSet, recipe: Recipe, rows: np.ndarray) -> None:
         super().__init__(images, replace(recipe, steps_per_dispatch=1), rows)
 
-    def new_batch(self) -> HostBatch:
-        return {name: np.squeeze(part, 0) for name, part in super().new_batch().items()}
+    def new_batch(self, first_step: int = 0) -> HostBatch:
+        return {name: np.squeeze(part, 0) for name, part in super().new_batch(first_step).items()}
 
     def fill(self, batch: HostBatch, first_step: int) -> None:
         super().fill({name: part[None] for name, part in batch.items()}, first_step)

@@ -13,14 +13,17 @@ import numpy as np
 
 from podium.data import decode
 from podium.data.dataset.shards import ImageSet
+from podium.data.decode.change import change_batch
 from podium.data.input.augment import eval_crops
+from podium.data.input.balanced import BalancedOrder
 from podium.data.input.buffers import BatchMemory
 from podium.data.input.cache import Cache, budget_bytes, choose_level
 from podium.data.input.draws import Draws
 from podium.data.input.order import Order, evaluation_batch, evaluation_batches, evaluation_share
 from podium.errors import UserError
 from podium.recipe.batch import eval_batch, train_batch
-from podium.recipe.schema import Data, Recipe
+from podium.recipe.images import Data
+from podium.recipe.schema import Recipe
 
 log = logging.getLogger("podium")
 
@@ -41,13 +44,15 @@ class TrainLoader:
 
     def __init__(self, images: ImageSet, recipe: Recipe, rows: np.ndarray, *, budget: int | None = None) -> None:
         self.images, self.recipe, self.rows = images, recipe, rows
-        self.order = Order(len(images), recipe.batch_global, recipe.seed, version=recipe.data.order)
+        self.order = make_order(images, recipe)
         share = self.order.share(rows)
         budget = budget_bytes(recipe.data.cache_gb) if budget is None else budget
         level = choose_level(images, share, recipe.data.cache, budget_bytes=budget)
         self.cache = Cache(images, level, thread_count(recipe.data))
         self.draws = Draws(self.order, recipe, rows, sizes=images.sizes)
         self.broken = Broken()
+        self._mean_colour = np.round(255 * np.array(recipe.data.mean)).clip(0, 255).astype(np.uint8)
+        self._weights = class_weights(recipe, images.labels)
         self._memory = BatchMemory()
         self._closed = threading.Event()
         self._reader: threading.Thread | None = None
@@ -73,9 +78,10 @@ class TrainLoader:
             self._reader.join()
         self.cache.close()
 
-    def new_batch(self) -> HostBatch:
-        """Arrays for one dispatch, their content arbitrary."""
-        parts = train_batch(self.recipe.data, self.recipe.steps_per_dispatch, len(self.rows))
+    def new_batch(self, first_step: int = 0) -> HostBatch:
+        """Arrays for the dispatch that begins with this step, their content arbitrary."""
+        size, steps = self.recipe.size_at(first_step), self.recipe.steps_per_dispatch
+        parts = train_batch(self.recipe, steps, len(self.rows), size=size)
         return {name: self._memory.empty(*part) for name, part in parts.items()}
 
     def fill(self, batch: HostBatch, first_step: int) -> None:
@@ -87,9 +93,14 @@ class TrainLoader:
             self.broken.met += len(samples)
             for row in np.flatnonzero(statuses):
                 samples[row] = self._replace(samples[row], draw.epochs[row], statuses[row], out=batch["image"][i, row])
+            if self.recipe.augment.policy != "none":
+                operations = self.draws.operations(draw, size=batch["image"].shape[-2])
+                change_batch(batch["image"][i], operations, self._mean_colour, threads=self.cache.threads)
             batch["label"][i] = self.images.labels[samples]
-            if "colour" in batch:
-                batch["colour"][i] = crops.colours
+            if "weight" in batch:
+                batch["weight"][i] = self._weights[batch["label"][i]]
+            for name, drawn in self.draws.beside(draw, size=batch["image"].shape[-2]).items():
+                batch[name][i] = drawn
 
     def _replace(self, sample: int, epoch: int, status: int, *, out: np.ndarray) -> int:
         """Puts the next image that decodes into `out`, and gives its number."""
@@ -126,7 +137,7 @@ class EvalLoader:
         self.cache = Cache(images, choose_level(images, share, data.cache, budget_bytes=budget), thread_count(data))
         self._memory = BatchMemory()
 
-    def new_batch(self) -> HostBatch:
+    def new_batch(self, index: int = 0) -> HostBatch:
         parts = eval_batch(self.data, len(self.rows))
         return {name: self._memory.empty(*part) for name, part in parts.items()}
 
@@ -146,6 +157,21 @@ class EvalLoader:
         batch["image"][len(here) :] = 0
         batch["label"][:] = -1
         batch["label"][here] = self.images.labels[present]
+
+
+def make_order(images: ImageSet, recipe: Recipe) -> Order | BalancedOrder:
+    if recipe.data.balance == "sampling":
+        return BalancedOrder(images.labels, recipe.batch_global, recipe.seed)
+    return Order(len(images), recipe.batch_global, recipe.seed, version=recipe.data.order)
+
+
+def class_weights(recipe: Recipe, labels: np.ndarray) -> np.ndarray:
+    """How much an image of each class counts in the loss: as the recipe says, or so that all classes together count
+    alike and the mean over the images is 1."""
+    if recipe.class_weights:
+        return np.array(recipe.class_weights, np.float32)
+    counts = np.bincount(labels, minlength=max(1, recipe.model.classes))
+    return (len(labels) / np.maximum(counts, 1) / np.count_nonzero(counts)).astype(np.float32)
 
 
 def thread_count(data: Data) -> int:
