@@ -14,7 +14,7 @@ SMALL = ("model.name=resnet7-narrow", "data.image_size=16", "batch_global=8", "m
 
 
 def step_flops(*changes):
-    recipe = load_recipe("cifar10", [*SMALL, *changes])
+    recipe = load_recipe("cifar10-sgd", [*SMALL, *changes])
     step = build_step(recipe, recipe_mesh(recipe))
     batch = batch_shapes(recipe, step, recipe.steps_per_dispatch)
     traced = step.train.trace(jax.eval_shape(step.init), batch)
