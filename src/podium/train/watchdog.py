@@ -5,10 +5,14 @@ forever. Either way every thread's stack is written into the run's directory fir
 Time is counted in looks, so a machine that was suspended does not look like a run that hangs.
 """
 
+import contextlib
 import faulthandler
+import itertools
 import sys
 import threading
 from pathlib import Path
+
+import jax
 
 from podium.errors import Stopped, UserError
 from podium.processes import coordinator_loss
@@ -16,6 +20,7 @@ from podium.processes.join import is_first, process_count, runtime
 from podium.train.roll_call import RollCall
 
 _LOOK_SECONDS = 1.0
+_numbers = itertools.count()  # of this process's watches, the same in all processes of a run
 
 
 class Watchdog:
@@ -28,7 +33,8 @@ class Watchdog:
         self._moves_seen, self._unmoved_looks = 0, 0
         self._roll_call = None
         if process_count() > 1:
-            self._roll_call = RollCall(runtime().process_id, process_count(), look_seconds=look_seconds)
+            name = f"watch/{next(_numbers)}"
+            self._roll_call = RollCall(runtime().process_id, process_count(), look_seconds=look_seconds, name=name)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="podium-watchdog", daemon=True)
 
@@ -46,9 +52,13 @@ class Watchdog:
             # Most likely a collective has failed because a process is gone; the thread will find which, and end us.
             first_line = str(error).partition("\n")[0]
             print(f"process {runtime().process_id}: {kind.__name__}: {first_line}", file=sys.stderr)
+            self._roll_call.broken = True
             self._thread.join(2 * self._roll_call.lost_seconds)
         self._ended.set()
         self._thread.join()
+        if self._roll_call:
+            with contextlib.suppress(jax.errors.JaxRuntimeError):  # process 0 is gone already
+                self._roll_call.over()
         coordinator_loss.forget(self._with_stacks)
 
     def look(self) -> str | None:
