@@ -6,17 +6,20 @@ that has JAX's threads must not. The clock is this file's, moved by the job's ow
 
 import json
 import signal
+import subprocess
 import sys
+from functools import partial
 
 from tests.support.clock import Clock
 
-from podium.processes.launch import Job
+from podium.processes.job import Job
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])
     clock = Clock(0.0)
     handler = signal.getsignal(signal.SIGTERM)
-    with Job([[sys.executable, "-S", "-c", p] for p in given["programs"]], clock=clock, sleep=clock.advance) as job:
+    starts = [partial(subprocess.Popen, [sys.executable, "-S", "-c", p]) for p in given["programs"]]
+    with Job(starts, clock=clock, sleep=clock.advance) as job:
         if given["signal"]:
             signal.raise_signal(given["signal"])
         for process in job._processes if given["let_end"] else ():

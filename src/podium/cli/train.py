@@ -1,5 +1,6 @@
 """What `podium train` and `podium launch` do."""
 
+import shlex
 import sys
 import time
 from dataclasses import asdict
@@ -12,6 +13,7 @@ from podium.cli import several
 from podium.cli.arguments.train import STARTED, Launch, Train
 from podium.cli.dry_run import describe
 from podium.processes import launch as processes
+from podium.processes.hosts import Hosts
 from podium.recipe.reading import load_recipe, to_dict, with_overrides
 from podium.recipe.schema import Recipe
 from podium.report import events
@@ -62,5 +64,8 @@ def _what(command: Train) -> tuple[Recipe, str | None]:
 
 def launch(command: Launch) -> int:
     arguments = (*command.command, "--json") if command.json else command.command
-    say = partial(print, "podium:", file=sys.stderr, flush=True)
-    return processes.launch(arguments, command.n, restarts=command.restarts, say=say)
+    say, hosts = partial(print, "podium:", file=sys.stderr, flush=True), None
+    if command.hosts is not None:
+        names = tuple(name for name in command.hosts.split(",") if name)
+        hosts = Hosts(names, tuple(shlex.split(command.shell)), command.min_processes or len(names))
+    return processes.launch(arguments, command.n, restarts=command.restarts, say=say, hosts=hosts)

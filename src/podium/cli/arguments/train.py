@@ -60,17 +60,27 @@ class Train(OneOfSeveral):
 
 @dataclass(frozen=True)
 class Launch(Command):
-    """Train with several processes on this machine: podium launch -n 4 -- train …"""
+    """Train with several processes, here or one on each of several hosts: podium launch -n 4 -- train …"""
 
     command: Annotated[Positional[tuple[str, ...]], arg(metavar="COMMAND…", help_behavior_hint=REQUIRED)] = tyro.MISSING
     """-- train, followed by its arguments."""
     n: Annotated[int, arg(aliases=["-n"], metavar="N")] = 2
-    """Number of processes."""
+    """Number of processes on this machine."""
+    hosts: Annotated[str | None, option("A,B,…", "this machine")] = None
+    """Hosts, each with one process that drives all its devices. They must reach each other by these names."""
+    min_processes: Annotated[int | None, option("N", "all")] = None
+    """With --hosts: continue on the hosts that are left as long as they are so many, and on all when they are back."""
+    shell: Annotated[str, arg(metavar="COMMAND")] = "ssh -o BatchMode=yes -o ConnectTimeout=5"
+    """With --hosts: what starts a command on a host; the host and the command are added."""
     restarts: Annotated[int, arg(metavar="N")] = 0
     """Number of times to start again, from the last checkpoint, after a process was lost."""
 
     does: ClassVar[str] = "podium.cli.train:launch"
     prints_json: ClassVar[bool] = True
+
+    def check(self) -> None:
+        if self.min_processes is not None and self.hosts is None:
+            raise UserError("--min-processes needs --hosts: a process of this machine comes back with the next start")
 
     def exit_code(self, result: Any) -> int:
         return int(result)

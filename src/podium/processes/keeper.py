@@ -1,0 +1,58 @@
+"""What `podium launch --hosts` starts on every host: says that the host is there, runs one process of the job, passes
+signals on to it, and ends it when the launcher goes. It knows nothing of the job but what comes on its standard input,
+so that no shell in between has anything to quote.
+
+    out  PORT                 one that is free here, open until the order comes: whoever reaches it reaches the host
+    in   {"command": [...], "folder": "...", "environment": {...}}
+    in   SIGTERM              any number of signals, a line each
+    in   (the end)            the process is killed
+"""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import NoReturn
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def main() -> NoReturn:
+    with socket.create_server(("", 0)) as server:
+        print(server.getsockname()[1], flush=True)
+        order = sys.stdin.readline()
+    if not order:
+        os._exit(0)
+    about = json.loads(order)
+    process = subprocess.Popen(
+        about["command"],
+        cwd=about["folder"],
+        env={**os.environ, **about["environment"]},
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_die_with_keeper,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):  # of a scheduler that signals what it has started
+        signal.signal(number, lambda number, _: process.send_signal(number))
+    threading.Thread(target=_obey, args=(process,), daemon=True).start()
+    code = process.wait()
+    os._exit(128 - code if code < 0 else code)
+
+
+def _obey(process: subprocess.Popen[bytes]) -> None:
+    for line in sys.stdin:
+        process.send_signal(signal.Signals[line.strip()])
+    process.kill()
+
+
+def _die_with_keeper() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
