@@ -1,5 +1,6 @@
 """What `podium doctor` and `podium verify-resume` do."""
 
+import random
 import sys
 from dataclasses import asdict
 from functools import partial
@@ -28,7 +29,8 @@ def doctor(command: Doctor) -> dict[str, Any]:
 
 def verify(command: VerifyResume) -> dict[str, Any]:
     say = partial(print, file=sys.stderr if command.json else sys.stdout, flush=True)
-    verified = verify_resume(command.kills, command.seed, say)
+    seed = random.randrange(1 << 16) if command.seed is None else command.seed
+    verified = verify_resume(command.kills, seed, say, chaos=command.chaos)
     say("identical weights" if verified.identical else "THE WEIGHTS DIFFER", end="; ")
     say(f"at most {verified.lost_steps_max} steps lost, {verified.max_lost_steps} allowed")
     return asdict(verified)

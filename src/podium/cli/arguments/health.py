@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 import tyro
 from tyro.conf import Positional, arg
 
-from podium.cli.arguments.command import Command, OneOfSeveral, Overrides, RecipeName, option
+from podium.cli.arguments.command import Command, Flag, OneOfSeveral, Overrides, RecipeName, option
 from podium.errors import UserError
 from podium.recipe.reading import load_recipe
 
@@ -56,8 +56,10 @@ class VerifyResume(Command):
 
     kills: Annotated[int, arg(metavar="N")] = 25
     """Number of times to kill the run."""
-    seed: Annotated[int, arg(metavar="N")] = 0
-    """Seed for the random kill times."""
+    chaos: Flag = False
+    """Not only SIGKILL: SIGSTOP, SIGTERM, a full disk, a corrupt checkpoint and a jump of the clock too."""
+    seed: Annotated[int | None, option("N", "a new one, which is printed")] = None
+    """Seed for what happens when."""
 
     does: ClassVar[str] = "podium.cli.health:verify"
 
