@@ -48,6 +48,33 @@ class Slurm:
             raise AssertionError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr}")
         return done.stdout
 
+    def power_off(self, node: str) -> None:
+        """Ends everything that runs on a node, at once: its daemon, the steps and their tasks."""
+        gone = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if self._runs_on(process, node):
+                    process.kill()
+                    gone.append(process)
+        psutil.wait_procs(gone)
+
+    def power_on(self, node: str) -> None:
+        """Starts the node's daemon, and lets Slurm use it again."""
+        with (self.folder / "daemons.log").open("a") as out:
+            subprocess.Popen(["/usr/sbin/slurmd", "-D", "-N", node], env=self.environment, stdout=out, stderr=out)
+        self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+    def _runs_on(self, process: psutil.Process, node: str) -> bool:
+        """A daemon says so in its arguments; what it starts, in its environment or by its parents."""
+        if process.environ().get("SLURM_CONF") != self.environment["SLURM_CONF"]:
+            return False
+        line = process.cmdline()
+        is_daemon = "slurmd" in line[0] and line[-2:] == ["-N", node]
+        is_step = line[0].startswith("slurmstepd") and any(
+            child.environ().get("SLURMD_NODENAME") == node for child in process.children()
+        )
+        return is_daemon or is_step or process.environ().get("SLURMD_NODENAME") == node
+
     def submit(self, script: Path, *arguments: str, **environment: str) -> "Job":
         """Jobs see `environment`, and write their logs into the cluster's folder."""
         return Job(self, self.run("sbatch", "--parsable", str(script), *arguments, **environment).strip())
