@@ -71,3 +71,18 @@ def test_a_difference_is_told_alike_by_all():
     assert first == second
     assert first.startswith("UserError: process 1 on ")
     assert "has a different data from process 0 on " in first
+
+
+def test_what_the_first_has_read_all_have_to_the_bit_though_the_others_never_look():
+    program = (
+        "[(name, str(array.dtype), array.tolist()) for name, array in __import__('podium.processes.broadcast', "
+        "fromlist=['x']).read_by_first(lambda: fail(OSError()) if process else "
+        "{('w',): __import__('numpy').array([[1.5, -0.0], [float('inf'), 3.0]], 'float32'), "
+        "('b', 'half'): __import__('numpy').array([1.25, -0.0, 7.0], __import__('ml_dtypes').bfloat16), "
+        "('step',): __import__('numpy').int32(7)}, {}).items()]"
+    )
+    first, second = said(program)
+    assert first == second
+    assert "[[1.5, -0.0], [inf, 3.0]]" in first
+    assert "('b', 'half'), 'bfloat16', [1.25, -0.0, 7.0]" in first
+    assert "(('step',), 'int32', 7)" in first

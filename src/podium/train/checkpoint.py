@@ -23,6 +23,8 @@ import orbax.checkpoint as ocp
 from podium.errors import UserError
 from podium.host.files import reporting, sha256
 from podium.host.versions import versions
+from podium.processes.broadcast import read_by_first, shapes_of
+from podium.processes.join import runtime
 from podium.recipe.reading import to_dict
 from podium.recipe.schema import Recipe
 from podium.step.programs import Step
@@ -56,6 +58,7 @@ class Checkpoints:
             ocp.CompositeCheckpointHandler(),
             async_options=ocp.options.AsyncOptions(post_finalization_callback=self._list_hashes),
         )
+        self._reader = _reader()
         sys.unraisablehook = _without_late_writers
 
     def save(self, state: State, step: int, *, recipe: Recipe, data_hash: str) -> None:
@@ -161,9 +164,10 @@ class Checkpoints:
 
     def load(self, step: int, like: State, *, answering: bool = False) -> State:
         """The portable state saved at `step`, laid out on devices as `like` (arrays or shapes with shardings). Norms of
-        the weights and averages that the checkpoint lacks are None, slots that it lacks are zero."""
-        saved = self.leaves(step, answering=answering)
+        the weights and averages that the checkpoint lacks are None, slots that it lacks are zero. Of several processes
+        the first reads it for all."""
         wanted = leaves_by_name(parts_by_name(like))
+        saved = read_by_first(lambda: self.leaves(step, answering=answering), shapes_of(wanted))
         network = [
             {name: leaf.shape for name, leaf in leaves.items() if name[0] in ("step", "params", "stats")}
             for leaves in (saved, wanted)
@@ -183,7 +187,7 @@ class Checkpoints:
         """All that was saved at `step`, by name, in host memory; `answering`: with the averages, if there are some, in
         place of the weights and statistics."""
         arguments = ocp.args.Composite(state=ocp.args.StandardRestore())
-        saved = leaves_on_disk(self._orbax.restore(self._directory / str(step), args=arguments)["state"])
+        saved = leaves_on_disk(self._reader.restore(self._directory / str(step), args=arguments)["state"])
         return answering_leaves(saved) if answering else saved
 
     def fingerprint(self, step: int) -> str:
@@ -192,7 +196,7 @@ class Checkpoints:
 
     def about(self, step: int) -> dict[str, Any]:
         arguments = ocp.args.Composite(about=ocp.args.JsonRestore())
-        return self._orbax.restore(self._directory / str(step), args=arguments)["about"]
+        return self._reader.restore(self._directory / str(step), args=arguments)["about"]
 
     def way_back(self) -> str:
         """What to type after a run has gone wrong."""
@@ -230,6 +234,8 @@ class Checkpoints:
     def _reporting(self) -> Any:
         try:
             yield
+        except jax.errors.JaxRuntimeError:  # of a process that is gone, not of the disk: the watchdog names it
+            raise
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
             if len(reason) > 300:  # paths make it long; what failed stands at its start, why at its end
@@ -240,6 +246,16 @@ class Checkpoints:
                 f"the checkpoint of step {self._saving[0]} could not be written to {self._directory}: {reason}; "
                 f"{kept}; make room or make it writable, then run the same command again"
             ) from error
+
+
+def _reader() -> ocp.Checkpointer:
+    """Of several processes one may read alone: it waits for no other."""
+    me = runtime().process_id
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"reader-{me}"
+    )
+    handler = ocp.CompositeCheckpointHandler(composite_options=ocp.CompositeOptions(multiprocessing_options=alone))
+    return ocp.Checkpointer(handler, multiprocessing_options=alone)
 
 
 def weights_hash(state: State) -> str:

@@ -205,7 +205,8 @@ def checkpoint_steps(recipe: Recipe) -> range:
 def restored(checkpoints: Checkpoints, after: int, step: Step, *, recipe: Recipe, note: Callable[[str], None]) -> State:
     """The state saved at step `after`; its slots only if they mean the same to the recipe's optimizer."""
     state = checkpoints.restore(after, step)
-    theirs, ours = (table["optimizer"] for table in (checkpoints.about(after)["recipe"], to_dict(recipe)))
+    theirs = agree.on_first(lambda: checkpoints.about(after)["recipe"]["optimizer"])
+    ours = to_dict(recipe)["optimizer"]
     if all(theirs.get(key) == ours.get(key) for key in ("name", "variant")):
         return state
     note("momenta start at zero: those of the checkpoint belong to a different optimizer")
