@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from podium.data.prepare.locate import locate
+from podium.errors import Stopped
 from podium.host.files import reporting
 from podium.processes import agree
 from podium.processes.join import is_first
@@ -16,7 +17,7 @@ from podium.recipe.schema import Recipe
 from podium.report import events
 from podium.report.files import JsonLines, TensorBoard
 from podium.report.starts import Starts
-from podium.train import run_directory
+from podium.train import run_directory, stored_run
 from podium.train.loop import TrainingLoop, evaluation_steps
 from podium.train.setup import AlreadyFinished, Own, Setup, set_up
 from podium.train.stop import Stopper
@@ -57,7 +58,8 @@ def train_recipe(
     """Trains `recipe` on `data`, keeping everything of the run in the directory `run`.
 
     `data` is a prepared directory, or any source that `podium prepare` takes, which is then prepared into the user's
-    cache directory first; None stands for the demo's images. `run` is by default runs/RECIPE-TIME.
+    cache directory first; None stands for the demo's images. `run` is by default runs/RECIPE-TIME; it may be in an
+    object store, s3://… or gs://….
 
     `weights` is what training starts from: a safetensors file with torchvision's names, a folder with one
     (model.safetensors), or the directory of another run. The classifier is new where the classes differ.
@@ -75,17 +77,20 @@ def train_recipe(
     deadline = None if limits.max_minutes is None else time.monotonic() + 60 * limits.max_minutes
     listener = listener or events.Listener()
     prepared = agree.once_per_host(lambda: str(locate(data, say=listener.note, progress=listener.preparing)))
-    run = Path(agree.on_first(lambda: str(run or new_run_name(recipe))))
-    opened = set_up(
-        recipe, prepared, run, weights=weights, from_step=limits.from_step, own=own or Own(), note=listener.note
-    )
-    try:
-        return _train(opened, run, listener, deadline=deadline, limits=limits)
-    except AlreadyFinished as finished:
-        listener.note(f"{run} is finished already; --set epochs=… extends it, --from-step goes back")
-        summary = events.Summary(**finished.summary)
-        listener.finished(summary)
-        return summary
+    named = Path(agree.on_first(lambda: str(run or new_run_name(recipe))))
+    with stored_run.kept(named, listener.note) as run:
+        opened = set_up(
+            recipe, prepared, run, weights=weights, from_step=limits.from_step, own=own or Own(), note=listener.note
+        )
+        try:
+            return _train(opened, run, listener, deadline=deadline, limits=limits)
+        except AlreadyFinished as finished:
+            listener.note(f"{named} is finished already; --set epochs=… extends it, --from-step goes back")
+            summary = events.Summary(**finished.summary)
+            listener.finished(summary)
+            return summary
+        except Stopped as stopped:
+            raise Stopped(stopped.reason, stopped.step, stored_run.url_of(named) or str(run)) from None
 
 
 def new_run_name(recipe: Recipe) -> str:

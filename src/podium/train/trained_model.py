@@ -31,6 +31,7 @@ from podium.train.answers import answers
 from podium.train.checkpoint import Checkpoints
 from podium.train.evaluate import Evaluator
 from podium.train.judge import Judge
+from podium.train.stored_run import fetched
 
 _BATCH_PER_CHIP = 256
 
@@ -124,7 +125,7 @@ def open_run(
     >>> trained.predict(["photos/red/0.jpg", "photos/blue/0.jpg"]).shape  # probabilities of each class
     (2, 3)
     """
-    run = Path(run)
+    run = fetched(run)
     info = run_directory.read(run)
     shape, devices = find_devices("auto")
     recipe = _for_evaluation(info.recipe, shape)
