@@ -12,6 +12,7 @@ import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ def kept(run: Path, say: Callable[[str], None]) -> Iterator[Path]:
         yield directory
         return
     over, failed = threading.Event(), list[str]()
-    thread = threading.Thread(target=_copy_on, args=(_Store(url), over, failed, say), daemon=True, name="podium-store")
+    copy_on = partial(_copy_on, _Store(url), over, failed, say=say)
+    thread = threading.Thread(target=copy_on, daemon=True, name="podium-store")
     thread.start()
     try:
         yield directory
@@ -82,7 +84,7 @@ def kept(run: Path, say: Callable[[str], None]) -> Iterator[Path]:
         raise UserError(f"{url} could not be written: {failed[-1]}; the run is whole in {directory}")
 
 
-def _copy_on(store: "_Store", over: threading.Event, failed: list[str], say: Callable[[str], None]) -> None:
+def _copy_on(store: "_Store", over: threading.Event, failed: list[str], *, say: Callable[[str], None]) -> None:
     """Copies until it is over, and once more. A store that does not answer may answer the next time."""
     while True:
         last = over.wait(_COPY_SECONDS)
