@@ -107,20 +107,20 @@ assert not {"podium", "flax"} & set(sys.modules)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "stem", "padding"),
+    ("name", "settings"),
     [
-        ("resnet8", "conv3", "symmetric"),
-        ("resnet8", "conv7", "same"),
-        ("resnet8", "space_to_depth", "symmetric"),
-        ("resnet8", "space_to_depth", "same"),
-        ("resnet8", "fold3", "symmetric"),
-        ("resnet7-narrow", "patches", "symmetric"),
+        ("resnet8", {"stem": "conv3", "blur": True}),
+        ("resnet8", {"stem": "conv7", "padding": "same"}),
+        ("resnet8", {"stem": "space_to_depth"}),
+        ("resnet8", {"stem": "space_to_depth", "padding": "same"}),
+        ("resnet8", {"stem": "fold3"}),
+        ("resnet7-narrow", {"stem": "patches"}),
     ],
 )
-def test_every_network_has_an_onnx_graph_that_computes_the_same(name, stem, padding):
+def test_every_network_has_an_onnx_graph_that_computes_the_same(name, settings):
     """With random numbers everywhere, folded and not."""
-    model = network(name, stem=stem, padding=padding)
-    recipe = small_recipe(model={"name": name, "stem": stem, "padding": padding, "classes": 10, "norm_span": 1})
+    model = network(name, **settings)
+    recipe = small_recipe(model={"name": name, **settings, "classes": 10, "norm_span": 1})
     tensors, expected, images = random_network(model, built(model, abstract=False), np.random.default_rng(0))
     assert 0.01 < expected.std() < 100
     for folds in (False, True):

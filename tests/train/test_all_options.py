@@ -71,4 +71,7 @@ def test_answers_are_of_the_average_unless_the_weights_themselves_are_asked_for(
         assert sum(float(np.sum(leaf)) for leaf in expected) == pytest.approx(sum(float(x.sum()) for x in found))
         assert trained.evaluate().top1 == evaluation[figure]
     assert summary.accuracy == evaluation["top1"]
+    smaller = open_run(run, size=16)
+    assert smaller.validation_pixels(2).shape == (2, 16, 16, 3)
+    assert smaller.evaluate().loss != evaluation["loss"]
     assert json.loads((run / "summary.json").read_text())["accuracy"] == evaluation["top1"]

@@ -49,7 +49,9 @@ def evaluate(command: Eval) -> dict[str, Any]:
 
 
 def _opened(command: Eval | Predict) -> Trained:
-    return open_run(command.run, checkpoint=which_checkpoint(command.checkpoint), raw_weights=command.raw_weights)
+    size = command.size if isinstance(command, Eval) else None
+    checkpoint = which_checkpoint(command.checkpoint)
+    return open_run(command.run, checkpoint=checkpoint, raw_weights=command.raw_weights, size=size)
 
 
 def _findings(judge: Judge, names: tuple[str, ...]) -> Iterable[str]:

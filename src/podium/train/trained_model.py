@@ -114,9 +114,11 @@ def open_run(
     *,
     checkpoint: Literal["newest", "best"] | int = "newest",
     raw_weights: bool = False,
+    size: int | None = None,
 ) -> Trained:
     """The newest checkpoint of a run, its best one, or that of a step. Of a run that averages its weights it is the
-    average, or with `raw_weights` the weights themselves. A run of your own network needs its `make_model` again.
+    average, or with `raw_weights` the weights themselves. `size` is that of the images in pixels, where not the
+    recipe's. A run of your own network needs its `make_model` again.
 
     >>> from podium import open_run
     >>> trained = open_run("runs/mine")
@@ -129,6 +131,8 @@ def open_run(
     info = run_directory.read(run)
     shape, devices = find_devices("auto")
     recipe = _for_evaluation(info.recipe, shape)
+    if size is not None:
+        recipe = replace(recipe, data=replace(recipe.data, eval_size=size))
     mesh = build_mesh(lay_out(shape, recipe.batch_global, recipe.model.norm_span), devices)
     step = build_step(recipe, mesh, make_model)
     with Checkpoints(run) as checkpoints:

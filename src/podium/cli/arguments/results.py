@@ -39,6 +39,8 @@ class Eval(Command):
     checkpoint: Checkpoint = "newest"
     """Which checkpoint. The best is the one with the highest accuracy; it is kept beside the newest."""
     raw_weights: RawWeights = False
+    size: Annotated[int | None, option("PX", "the recipe's")] = None
+    """Side of the images that the network is given, in pixels."""
     out: Annotated[Path | None, option("DIR", "RUN/evaluation")] = None
     """Where to write accuracy by class, confusion matrix, calibration and a sheet of the surest mistakes."""
 
@@ -47,6 +49,8 @@ class Eval(Command):
 
     def check(self) -> None:
         which_checkpoint(self.checkpoint)
+        if self.size is not None and self.size < 1:
+            raise UserError(f"--size {self.size} must be 1 or more")
 
 
 @dataclass(frozen=True)

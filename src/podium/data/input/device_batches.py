@@ -19,9 +19,10 @@ from podium.recipe.schema import Recipe
 
 class Loader:
     """Training batches of a recipe, as dictionaries of device arrays: `image` uint8 [batch, size, size, 3], `label`
-    int32 [batch] and, with `data.colour_jitter`, `colour` float32 [batch, 3]. Each is split over the chips of `over`:
-    a mesh of Podium's, or any sharding of the first axis; by default the chips of `recipe.torus`. Batch t depends on
-    the recipe's seed and t alone, so a program that has stopped after t batches resumes with `first_step=t`.
+    int32 [batch] and what the recipe's options put beside them (`recipe.batch`): with `data.colour_jitter`, `colour`
+    float32 [batch, 3]. Each is split over the chips of `over`: a mesh of Podium's, or any sharding of the first axis;
+    by default the chips of `recipe.torus`. Batch t depends on the recipe's seed and t alone, so a program that has
+    stopped after t batches resumes with `first_step=t`.
 
     >>> from podium import Loader, load_recipe
     >>> recipe = load_recipe("demo", ["torus=1x1", "batch_global=32", "data.image_size=48"])

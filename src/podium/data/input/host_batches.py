@@ -19,9 +19,10 @@ from podium.recipe.schema import Recipe
 
 class NumpyLoader:
     """Training batches of a recipe, as dictionaries of NumPy arrays: `image` uint8 [batch, size, size, 3], `label`
-    int32 [batch] and, with `data.colour_jitter`, `colour` float32 [batch, 3]. Of `parts` programs that share each
-    batch, program `part` gets an equal run of its places: together they see what one alone would. Batch t depends on
-    the recipe's seed and t alone, so a program that has stopped after t batches resumes with `first_step=t`.
+    int32 [batch] and what the recipe's options put beside them (`recipe.batch`): with `data.colour_jitter`, `colour`
+    float32 [batch, 3]. Of `parts` programs that share each batch, program `part` gets an equal run of its places:
+    together they see what one alone would. Batch t depends on the recipe's seed and t alone, so a program that has
+    stopped after t batches resumes with `first_step=t`.
 
     >>> from podium import NumpyLoader, load_recipe
     >>> recipe = load_recipe("demo", ["batch_global=32", "data.image_size=48"])
