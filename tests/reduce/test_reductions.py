@@ -1,6 +1,6 @@
 """One table of contracts that every reduction keeps, on every shape of torus."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import jax
@@ -11,18 +11,24 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from podium.reduce import (
     Reduction,
+    Sockets,
     TorusAxes,
     Woven,
     Xla,
     around,
     exchange,
+    links,
     own_shard,
     reference,
     ring,
+    sockets,
     swing,
     torus,
     woven,
 )
+from podium.reduce.routes import Routes, torus_routes
+from podium.reduce.swing import swing_routes
+from podium.reduce.woven import woven_routes
 
 # As in podium.mesh, the rings' axes are not next to each other in the mesh.
 AXIS_NAMES = ("tile_row", "tile_col", "row", "col", "lane")
@@ -64,6 +70,7 @@ REDUCTIONS: dict[str, Callable[[TorusAxes], Reduction]] = {
     "woven": woven,
     "swing": swing,
     "exchange": exchange,
+    "sockets": sockets,
 }
 # What is left of a torus, in the rectangle that the mesh makes of it.
 HOLES = {
@@ -71,6 +78,14 @@ HOLES = {
     "3x3 without 0 and 4": (Shape((1, 1, 1, 7, 1), TORUS, 41), Woven((3, 3), (0, 4))),
     "2x3 without 1, 3 lanes": (Shape((1, 1, 1, 5, 3), LANES, 128), Woven((2, 3), (1,))),
 }
+
+
+def along(routes: Routes) -> Callable[..., Reduction]:
+    """Over sockets by these routes, whatever the size."""
+    return lambda axes, wire=jnp.float32: Sockets(axes, lambda rows, cols, size_bytes: routes, wire)
+
+
+OVER_SOCKETS: dict[str, Routes] = {"torus": torus_routes, "woven": woven_routes, "swing": swing_routes}
 every_reduction = pytest.mark.parametrize("make", REDUCTIONS.values(), ids=REDUCTIONS)
 # Pieces multiply the program's length, and three shapes show all there is to them: one element, a square torus, lanes.
 every_pair = pytest.mark.parametrize(
@@ -83,8 +98,21 @@ every_pair = pytest.mark.parametrize(
     + [
         pytest.param(lambda axes, holes=holes: around(axes, holes), shape, id=f"around, {name}")
         for name, (shape, holes) in HOLES.items()
+    ]
+    + [pytest.param(along(holes), shape, id=f"sockets around, {name}") for name, (shape, holes) in HOLES.items()]
+    + [
+        pytest.param(along(routes), SHAPES[shape], id=f"sockets by {name}, {shape}")
+        for name, routes in OVER_SOCKETS.items()
+        for shape in ("2x3", "4x4 in tiles", "2x2, 4 lanes")
     ],
 )
+
+
+@pytest.fixture(autouse=True)
+def _hung_up() -> Iterator[None]:
+    """Every test makes connections of its own."""
+    yield
+    links.leave()
 
 
 def compiled(reduction: Reduction, shape: Shape):
@@ -97,6 +125,8 @@ def compiled(reduction: Reduction, shape: Shape):
         return total, shard, own_shard(total, reduction.axes), whole, reduction.sum_over_hosts(flat)
 
     axes = shape.axes
+    if isinstance(reduction, Sockets):
+        links.join(shape.build(), axes.all)
     per_device, same = PartitionSpec(axes.all), PartitionSpec()
     specs = (same, per_device, per_device, same, PartitionSpec(axes.lane))
     return jax.jit(jax.shard_map(run, mesh=shape.build(), in_specs=per_device, out_specs=specs))
@@ -127,7 +157,7 @@ def test_equals_the_reference_and_repeats_bit_for_bit_without_recompiling(make, 
     np.testing.assert_array_equal(host_sums, np.concatenate(by_lane[:: shape.devices // lanes]))
 
     rough = jax.device_put(np.random.default_rng(8).normal(size=blocks.shape).astype(np.float32), given.sharding)
-    first, again = run(rough), run(rough)
+    first, again = jax.block_until_ready(run(rough)), jax.block_until_ready(run(rough))
     assert run._cache_size() == 1
     for once, twice in zip(first, again, strict=True):
         for a, b in zip(copies(once), copies(twice), strict=True):
@@ -140,7 +170,8 @@ def test_equals_the_reference_and_repeats_bit_for_bit_without_recompiling(make, 
 @every_reduction
 def test_keeps_sharding(make) -> None:
     shape = SHAPES["2x2, 4 lanes"]
-    total, shards, *_ = compiled(make(shape.axes), shape)(np.ones((shape.devices, shape.size), np.float32))
+    given = np.ones((shape.devices, shape.size), np.float32)
+    total, shards, *_ = jax.block_until_ready(compiled(make(shape.axes), shape)(given))
     assert total.sharding.is_fully_replicated
     assert shards.sharding.is_equivalent_to(NamedSharding(shape.build(), PartitionSpec(shape.axes.all)), 1)
     assert len(shards.addressable_shards) == shape.devices
@@ -152,13 +183,14 @@ def _around(axes: TorusAxes, wire: jax.typing.DTypeLike) -> Reduction:
 
 @pytest.mark.parametrize(
     ("make", "name"),
-    [(make, name) for make in (Xla, ring, torus, woven, swing, exchange) for name in ("3x5", "2x2, 4 lanes")]
-    + [(_around, "4x4 without 5"), (exchange, "4x4 in tiles"), (swing, "4x4 in tiles")],
+    [(make, name) for make in (Xla, ring, torus, woven, swing, exchange, sockets) for name in ("3x5", "2x2, 4 lanes")]
+    + [(_around, "4x4 without 5"), (exchange, "4x4 in tiles"), (swing, "4x4 in tiles")]
+    + [(along(Woven((4, 4), (5,))), "4x4 without 5"), (along(torus_routes), "3x5")],
 )
 def test_bf16_on_the_wire_rounds_once_per_hop_and_alike_on_every_device(make, name: str) -> None:
     shape = SHAPES[name] if name in SHAPES else HOLES[name][0]
     blocks = np.random.default_rng(3).normal(size=(shape.devices, shape.size)).astype(np.float32)
-    total, shards, *_ = compiled(make(shape.axes, wire=jnp.bfloat16), shape)(blocks)
+    total, shards, *_ = jax.block_until_ready(compiled(make(shape.axes, wire=jnp.bfloat16), shape)(blocks))
     rows, cols, lanes = shape.mesh[0] * shape.mesh[2], shape.mesh[1] * shape.mesh[3], shape.mesh[4]
     # XLA's order is its own, and it rounds what comes in too: at most once per device.
     hops = shape.devices if make is Xla else rows + cols - 2 if make is torus else rows * cols - 1

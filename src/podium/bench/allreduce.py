@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from podium.bench.links import Host, links_per_host, rate_bytes_per_second, shared_loopback, torus_links
+from podium.bench.links import Host, rate_bytes_per_second, shared_loopback, torus_links
 from podium.errors import UserError
 from podium.recipe.torus import Shape
+from podium.reduce.woven import Woven, neighbours
 
 RESNET50_GRADIENT_BYTES = 4 * 25_557_032
 SIZES = (1 << 16, 1 << 20, 1 << 22, 1 << 24, RESNET50_GRADIENT_BYTES)
@@ -48,11 +49,13 @@ def bench_allreduce(
     rate: str = "200mbit",
     sizes_bytes: Sequence[int] = SIZES,
     repeats: int = 5,
+    only: Sequence[str] = (),
+    dead: Sequence[int] = (),
     report: Callable[[Measured], None] = lambda measured: None,
 ) -> list[Measured]:
-    """Starts a worker at every place of `torus`, each with its lanes; calls `report` for each size as it is done, and
-    returns all of them."""
-    hosts_count = torus.rows * torus.cols
+    """Starts a worker at every place of `torus` but the `dead` ones, each with its lanes; calls `report` for each size
+    as it is done, and returns all of them. `only` names the reductions to run, all of them if empty."""
+    hosts_count = torus.rows * torus.cols - len(dead)
     if links not in ("shared", "torus"):
         raise UserError(f"links={links!r} is not known; use shared (loopback) or torus (rate-limited, needs root)")
     if hosts_count < 2:
@@ -61,25 +64,27 @@ def bench_allreduce(
     for name, given in (("repeats", repeats), *(("size", size) for size in sizes_bytes)):
         if given < 1:
             raise UserError(f"{name}={given}; use 1 or more, for example --repeats 5 --sizes 4194304")
-    place = torus_links(torus, rate) if links == "torus" else shared_loopback(hosts_count)
+    place = torus_links(torus, rate, dead=tuple(dead)) if links == "torus" else shared_loopback(hosts_count)
     results = []
     with place as hosts, ExitStack() as stack:
         task = {**torus._asdict(), "sizes_bytes": list(sizes_bytes), "repeats": repeats}
+        task |= {"only": list(only), "dead": list(dead)}
         workers = _start(stack, hosts, task | {"coordinator": f"{hosts[0].address}:{_free_port()}"})
         for line in _lines(workers):
             measured = json.loads(line)
-            bound = _bound_seconds(torus, rate, measured["bytes"]) if links == "torus" else None
+            bound = _bound_seconds(torus, rate, measured["bytes"], dead=dead) if links == "torus" else None
             results.append(Measured(hosts_count, links, bound_seconds=bound, **measured))
             report(results[-1])
     return results
 
 
-def _bound_seconds(torus: Shape, rate: str, size_bytes: int) -> float:
+def _bound_seconds(torus: Shape, rate: str, size_bytes: int, *, dead: Sequence[int] = ()) -> float:
     """A host must send (N-1)/N of the buffer to be summed elsewhere, and as much again of the sums, over all its
-    links."""
-    hosts = torus.rows * torus.cols
+    links; the host with fewest of them sets the pace."""
+    hosts = torus.rows * torus.cols - len(dead)
     sent_bytes = 2 * (hosts - 1) / hosts * size_bytes
-    return sent_bytes / (links_per_host(torus) * rate_bytes_per_second(rate))
+    fewest = int((neighbours(Woven((torus.rows, torus.cols), tuple(dead))) >= 0).sum(0).min())
+    return sent_bytes / (fewest * rate_bytes_per_second(rate))
 
 
 @dataclass(frozen=True)

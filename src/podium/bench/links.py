@@ -67,8 +67,8 @@ def shared_loopback(hosts: int) -> Iterator[list[Host]]:
 
 
 @contextmanager
-def torus_links(torus: Shape, rate: str) -> Iterator[list[Host]]:
-    """A host at every place of the torus; `rate` as tc writes it: 200mbit."""
+def torus_links(torus: Shape, rate: str, *, dead: tuple[int, ...] = ()) -> Iterator[list[Host]]:
+    """A host at every place of the torus but those numbered in `dead`; `rate` as tc writes it: 200mbit."""
     rate_bytes_per_second(rate)
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
         raise UserError(
@@ -81,7 +81,7 @@ def torus_links(torus: Shape, rate: str) -> Iterator[list[Host]]:
         stdin=subprocess.PIPE, start_new_session=True, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     try:
-        yield _build(prefix, torus, rate)
+        yield _build(prefix, torus, rate, dead=dead)
     finally:
         guardian.communicate()  # closes its stdin, upon which it removes everything
 
@@ -93,8 +93,8 @@ def rate_bytes_per_second(rate: str) -> float:
     return float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]] / 8
 
 
-def _build(prefix: str, torus: Shape, rate: str) -> list[Host]:
-    places = [(r, c) for r in range(torus.rows) for c in range(torus.cols)]
+def _build(prefix: str, torus: Shape, rate: str, *, dead: tuple[int, ...]) -> list[Host]:
+    places = [(r, c) for r in range(torus.rows) for c in range(torus.cols) if r * torus.cols + c not in dead]
     name = {place: f"{prefix}{place[0]}-{place[1]}" for place in places}
     address = {(r, c): f"10.77.{r}.{c + 1}" for r, c in places}
     for place in places:
@@ -105,6 +105,8 @@ def _build(prefix: str, torus: Shape, rate: str) -> list[Host]:
         (etc / "hosts").write_text(f"127.0.0.1 localhost\n{address[place]} {socket.gethostname()}\n")
     for place in places:
         for device, other in _forward_links(place, torus):
+            if other not in name:
+                continue
             ends = (f"{device}+ netns {name[place]} type veth", f"peer name {device}- netns {name[other]}")
             _run("ip", "link", "add", *" ".join(ends).split())
     for place in places:
@@ -175,6 +177,24 @@ def next_hop(place: Place, target: Place, torus: Shape) -> Hop:
         return Hop(f"x{end}", (r, column))
     end, row = _towards(r, target_r, rows)
     return Hop(f"y{end}", (row, c))
+
+
+def _hops_around(place: Place, places: list[Place], torus: Shape) -> dict[Place, Hop]:
+    """The first hop of a shortest way to every other host over hosts that live."""
+    ways: dict[Place, list[Hop]] = {living: [] for living in places}
+    for living in places:
+        for device, other in _forward_links(living, torus):
+            if other in ways:
+                ways[living].append(Hop(f"{device}+", other))
+                ways[other].append(Hop(f"{device}-", living))
+    first = {hop.neighbour: hop for hop in ways[place]}
+    reached = list(first)
+    for near in reached:  # grows as it is walked
+        for hop in ways[near]:
+            if hop.neighbour != place and hop.neighbour not in first:
+                first[hop.neighbour] = first[near]
+                reached.append(hop.neighbour)
+    return first
 
 
 def _towards(index: int, target: int, size: int) -> tuple[str, int]:

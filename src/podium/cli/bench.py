@@ -81,8 +81,9 @@ def allreduce(command: BenchAllreduce) -> list[dict[str, Any]]:
         torus = torus._replace(lanes=bench_allreduce.LANES)
     sizes = command.sizes or bench_allreduce.SIZES
     measured = bench_allreduce.bench_allreduce(
-        torus, command.links, rate=command.rate, sizes_bytes=sizes, repeats=command.repeats, report=show
-    )
+        torus, command.links, rate=command.rate, sizes_bytes=sizes, repeats=command.repeats, only=command.only,
+        dead=command.dead, report=show,
+    )  # fmt: skip
     return [m.to_json() for m in measured]
 
 

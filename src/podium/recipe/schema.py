@@ -117,9 +117,10 @@ class Recipe:
         "Number format of convolutions. auto: bf16, but fp32 on a CPU.",
     ] = "auto"
     reduce: Annotated[
-        Literal["auto", "xla", "ring", "torus", "woven", "swing", "exchange"],
-        "How gradients are summed over the chips. auto: xla; between the processes of CPUs, whichever of xla, "
-        "ring and torus a short measurement finds fastest.",
+        Literal["auto", "xla", "ring", "torus", "woven", "swing", "exchange", "sockets"],
+        "How gradients are summed over the chips. sockets: between processes, while the backward pass goes on, each "
+        "bucket along the schedule that fits it. auto: xla; between the processes of CPUs, whichever of xla, torus and "
+        "sockets a short measurement finds fastest.",
     ] = "auto"
     gradient_sum: Annotated[
         Literal["fp32", "bf16"],

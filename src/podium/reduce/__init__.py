@@ -6,6 +6,7 @@ from podium.reduce.choose import REDUCTIONS, fastest
 from podium.reduce.collectives import Reduction, TorusAxes, Xla, own_number, own_shard, shard_size
 from podium.reduce.routed import around, exchange, ring, swing, torus, woven
 from podium.reduce.rows import Rows
+from podium.reduce.sockets import Sockets, sockets
 from podium.reduce.woven import Woven
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Buckets",
     "Reduction",
     "Rows",
+    "Sockets",
     "TorusAxes",
     "Woven",
     "Xla",
@@ -24,6 +26,7 @@ __all__ = [
     "plan_buckets",
     "ring",
     "shard_size",
+    "sockets",
     "swing",
     "torus",
     "woven",

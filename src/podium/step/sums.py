@@ -5,8 +5,10 @@ of everything else in fp32, each packed into a few buckets.
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+
 from podium.mesh import LANE_AXES, X_AXES, Y_AXES
-from podium.reduce import Reduction, TorusAxes, plan_buckets
+from podium.reduce import Reduction, Sockets, TorusAxes, plan_buckets
 
 TORUS_AXES = TorusAxes(Y_AXES, X_AXES, LANE_AXES)
 
@@ -29,4 +31,12 @@ class Sums:
 
     def _total(self, tree: Any, reduction: Reduction) -> Any:
         buckets = plan_buckets(tree, self.bucket_bytes)
+        if isinstance(reduction, Sockets):  # each starts as its bucket is there, while the backward pass goes on
+            return buckets.unpack(reduction.all_reduce_each(buckets.pack(tree)))
         return buckets.unpack([reduction.all_reduce(flat) for flat in buckets.pack(tree)])
+
+    def scattered(self, buffers: list[jax.Array]) -> list[jax.Array]:
+        """This device's shard of the sum of each buffer of gradients."""
+        if isinstance(self.of_gradients, Sockets):
+            return self.of_gradients.reduce_scatter_each(buffers)
+        return [self.of_gradients.reduce_scatter(buffer) for buffer in buffers]

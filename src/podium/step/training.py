@@ -17,6 +17,7 @@ from podium import optim
 from podium.errors import UserError
 from podium.mesh import AXES, is_cpu
 from podium.recipe.schema import Recipe
+from podium.reduce import links
 from podium.step.average import averaged
 from podium.step.carried import join, split
 from podium.step.layer_rates import kept_statistics, without_gradients
@@ -69,8 +70,9 @@ class Training:
         return lax.scan(self.until_near if self.repeats else self.train_one, state, batches)
 
     def train_one(self, state: State, batch: Batch) -> tuple[State, Metrics]:
-        share, _ = self._accumulated(state, batch)
-        return self._updated(state, share)
+        with links.one_step():
+            share, _ = self._accumulated(state, batch)
+            return self._updated(state, share)
 
     def until_near(self, state: State, batch: Batch) -> tuple[State, Metrics]:
         """`train_one` about the moving means; again about the means just found where one of them was far on any chip,

@@ -21,7 +21,7 @@ from podium.errors import UserError
 from podium.mesh import AXES, is_cpu, is_gpu
 from podium.recipe.optimization import Muon
 from podium.recipe.schema import Recipe
-from podium.reduce import REDUCTIONS, Rows, own_number, own_shard, plan_buckets
+from podium.reduce import REDUCTIONS, Rows, links, own_number, own_shard, plan_buckets
 from podium.step.flat_update import Flat
 from podium.step.layer_rates import Factors, rate_factors
 from podium.step.leaves import OwnLeaves, with_norms
@@ -74,6 +74,10 @@ def build_update(
         recipe = replace(recipe, weight_update="replicated")
     factors = partial(rate_factors, recipe)
     make_reduction = REDUCTIONS["xla" if recipe.reduce == "auto" else recipe.reduce]
+    if recipe.reduce == "sockets":
+        if not is_cpu(mesh):
+            raise UserError('reduce = "sockets" sums between the processes of CPUs; use --set reduce=auto')
+        links.join(mesh, TORUS_AXES.all)
     sums = Sums(make_reduction(TORUS_AXES, wire=wire), make_reduction(TORUS_AXES), bucket_size_bytes(recipe))
     if is_sharded(recipe, mesh.size, on_cpu=is_cpu(mesh)):
         # Chips with links of their own gain nothing from buckets, each of which is padded to whole rows for all chips.
@@ -189,9 +193,7 @@ class Sharded(_Trees):
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         rows = self._rows(state.params)
-        own_gradients = jnp.concatenate(
-            [self.sums.of_gradients.reduce_scatter(buffer) for buffer in rows.pack(gradients)]
-        )
+        own_gradients = jnp.concatenate(self.sums.scattered(rows.pack(gradients)))
         leaves = OwnLeaves(rows, own_number(TORUS_AXES))
         ready = self._ready(state, own_gradients, leaves)
         if factors := self.factors(state.params):

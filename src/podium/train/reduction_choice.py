@@ -3,7 +3,7 @@ directory remembers. Sums in a different order round differently, so a run that 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from podium.host.files import reporting
 from podium.host.sealed import unseal, write_sealed
 from podium.processes import agree
 from podium.recipe.schema import Recipe
-from podium.reduce import REDUCTIONS, fastest, plan_buckets
+from podium.reduce import REDUCTIONS, fastest, links, plan_buckets
+from podium.reduce.loads import Costs
 from podium.step.sums import TORUS_AXES
 from podium.step.update import bucket_size_bytes
 
@@ -26,11 +27,16 @@ def choose_reduction(recipe: Recipe, mesh: Mesh, params: Any, *, run: Path, note
     here = {"mesh": list(mesh.devices.shape), "bucket_mb": recipe.bucket_mb}
     before = agree.on_first(lambda: _before(file, note))
     if before.get("here") == here and before.get("reduce") in REDUCTIONS:
+        links.use(Costs(**before.get("costs", {})))
         return replace(recipe, reduce=before["reduce"])
     sizes = plan_buckets(params, bucket_size_bytes(recipe)).sizes
-    chosen: Any = fastest(TORUS_AXES, sizes, mesh)
-    agree.on_first(reporting(file)(lambda: write_sealed(file, {"here": here, "reduce": chosen})))
-    return replace(recipe, reduce=chosen)
+    found = fastest(TORUS_AXES, sizes, mesh)
+    if found.why:
+        note(found.why)
+    kept = {"here": here, "reduce": found.name, "costs": asdict(links.costs())}
+    agree.on_first(reporting(file)(lambda: write_sealed(file, kept)))
+    name: Any = found.name
+    return replace(recipe, reduce=name)
 
 
 def _before(file: Path, note: Callable[[str], None]) -> dict[str, Any]:

@@ -87,6 +87,10 @@ class BenchAllreduce(Command):
     """Sizes to sum."""
     repeats: Count = 5
     """Number of rounds at each size; in each, all take their turn."""
+    only: Annotated[tuple[str, ...], option("NAME…", "all")] = ()
+    """Ways to compare, by the names in the output."""
+    dead: Annotated[tuple[int, ...], option("HOST…", "none")] = ()
+    """Hosts that are not there, counted row by row from 0: the others sum around them."""
 
     does: ClassVar[str] = "podium.cli.bench:allreduce"
 

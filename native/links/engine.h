@@ -1,0 +1,100 @@
+// The thread that carries sums between processes, and its sockets. Each call site of a program has a channel on each
+// device, with sockets of its own: a message never waits behind another sum's. Sockets are made when a channel is first
+// used.
+#pragma once
+#include <netinet/in.h>
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "job.h"
+
+namespace podium {
+
+struct Peer {
+  std::string address;
+  int port;
+};
+
+// How a socket introduces itself.
+struct Hello {
+  unsigned char secret[16];
+  int32_t site, route, from, to;
+};
+
+class Channel;
+
+class Engine {
+ public:
+  static Engine& here();
+
+  int listen(const char* address);                                  // the port, or −1
+  void know(const unsigned char* secret, std::vector<Peer> peers);  // by device
+  void add(int plan, int device, Plan tables);
+
+  void start(int site, int plan, int device, const Order& order, const float* given);
+  // True if a sum was there; else `then` is called once it is, on a thread of its own, with what went wrong or "".
+  bool done(int site, int device, float* out, std::function<void(const std::string&)> then);
+  void close_all();  // a sum that is under way ends with an error
+
+ private:
+  struct Caller {
+    Hello hello;
+    size_t got = 0;
+  };
+  using Place = std::tuple<int, int, int, int>;  // site, device, route, peer
+
+  Engine();
+  Channel& channel(int site, int plan, int device);
+  int dial(int site, int route, int from, int to);
+  void run();
+  void answer();
+  void hear(int socket, Caller& caller);
+  void watch(int socket, uint32_t events);
+  void join(Channel& channel, int route, int peer, int socket);
+  void serve(Channel& channel, int route = -1);
+  void hand_over(Channel& channel);
+
+  std::mutex mutex_;
+  int epoll_, wake_, listener_ = -1;
+  std::array<unsigned char, 16> secret_{};
+  std::vector<Peer> peers_;
+  std::map<std::pair<int, int>, Plan> plans_;                         // by number and device
+  std::map<std::pair<int, int>, std::shared_ptr<Channel>> channels_;  // by site and device
+  std::map<int, Caller> callers_;                                     // by socket
+  std::unordered_map<int, std::pair<Channel*, int>> owners_;          // channel and route, by socket
+  std::map<Place, int> waiting_;                                      // sockets whose channel is not there yet
+};
+
+// Who waits for a sum, and where it goes.
+struct Waiter {
+  float* out;
+  std::function<void(const std::string&)> then;
+};
+
+// The sums of one call site on one device, in the order in which they were started.
+class Channel : public Sockets, public std::enable_shared_from_this<Channel> {
+ public:
+  Channel(const Plan& plan) : plan(plan) {}
+  int to(int route, int32_t peer) const override {
+    const auto found = sockets.find({route, peer});
+    return found == sockets.end() ? -1 : found->second;
+  }
+
+  const Plan& plan;
+  std::map<std::pair<int, int>, int> sockets;  // by route and peer
+  std::deque<std::unique_ptr<Job>> started, finished, spare;
+  std::deque<Waiter> waiters;
+  std::string error;
+};
+
+}  // namespace podium
