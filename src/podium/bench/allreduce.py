@@ -26,6 +26,14 @@ LANES = 4  # one per link of a host
 
 
 @dataclass(frozen=True)
+class Which:
+    """What is left out: reductions other than `only`, if there are any, and hosts that are `dead`."""
+
+    only: tuple[str, ...] = ()
+    dead: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Measured:
     """One buffer size: medians, least and most per reduction, and which of them `reduce = auto` would take here.
     `bound_seconds` is what the links of a host allow at best; on loopback no link sets a bound."""
@@ -49,12 +57,12 @@ def bench_allreduce(
     rate: str = "200mbit",
     sizes_bytes: Sequence[int] = SIZES,
     repeats: int = 5,
-    only: Sequence[str] = (),
-    dead: Sequence[int] = (),
+    which: Which | None = None,
     report: Callable[[Measured], None] = lambda measured: None,
 ) -> list[Measured]:
-    """Starts a worker at every place of `torus` but the `dead` ones, each with its lanes; calls `report` for each size
-    as it is done, and returns all of them. `only` names the reductions to run, all of them if empty."""
+    """Starts a worker at every place of `torus`, each with its lanes; calls `report` for each size as it is done, and
+    returns all of them."""
+    only, dead = (which.only, which.dead) if which else ((), ())
     hosts_count = torus.rows * torus.cols - len(dead)
     if links not in ("shared", "torus"):
         raise UserError(f"links={links!r} is not known; use shared (loopback) or torus (rate-limited, needs root)")
@@ -64,7 +72,7 @@ def bench_allreduce(
     for name, given in (("repeats", repeats), *(("size", size) for size in sizes_bytes)):
         if given < 1:
             raise UserError(f"{name}={given}; use 1 or more, for example --repeats 5 --sizes 4194304")
-    place = torus_links(torus, rate, dead=tuple(dead)) if links == "torus" else shared_loopback(hosts_count)
+    place = torus_links(torus, rate, dead=dead) if links == "torus" else shared_loopback(hosts_count)
     results = []
     with place as hosts, ExitStack() as stack:
         task = {**torus._asdict(), "sizes_bytes": list(sizes_bytes), "repeats": repeats}

@@ -110,8 +110,10 @@ def _build(prefix: str, torus: Shape, rate: str, *, dead: tuple[int, ...]) -> li
             ends = (f"{device}+ netns {name[place]} type veth", f"peer name {device}- netns {name[other]}")
             _run("ip", "link", "add", *" ".join(ends).split())
     for place in places:
-        hops = {address[target]: next_hop(place, target, torus) for target in places if target != place}
-        routes = {target: (hop.device, address[hop.neighbour]) for target, hop in hops.items()}
+        hops = {target: next_hop(place, target, torus) for target in places if target != place}
+        if dead:
+            hops = _hops_around(place, places, torus)
+        routes = {address[target]: (hop.device, address[hop.neighbour]) for target, hop in hops.items()}
         _configure(name[place], address[place], routes)
         _limit(name[place], rate)
     return [Host(address[place], ("ip", "netns", "exec", name[place])) for place in places]

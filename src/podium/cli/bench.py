@@ -80,10 +80,10 @@ def allreduce(command: BenchAllreduce) -> list[dict[str, Any]]:
     if command.torus.count("x") == 1:
         torus = torus._replace(lanes=bench_allreduce.LANES)
     sizes = command.sizes or bench_allreduce.SIZES
+    which = bench_allreduce.Which(command.only, command.dead)
     measured = bench_allreduce.bench_allreduce(
-        torus, command.links, rate=command.rate, sizes_bytes=sizes, repeats=command.repeats, only=command.only,
-        dead=command.dead, report=show,
-    )  # fmt: skip
+        torus, command.links, rate=command.rate, sizes_bytes=sizes, repeats=command.repeats, which=which, report=show
+    )
     return [m.to_json() for m in measured]
 
 

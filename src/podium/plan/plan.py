@@ -5,7 +5,7 @@ person or a script wants to know about it. The command, a sweep and a search all
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from podium.plan import collective_time, cuda, gpu_estimate, gradient_sum, simulate
+from podium.plan import collective_time, cuda, flow, gpu_estimate, gradient_sum, simulate
 from podium.plan.count import Work, count
 from podium.plan.cuda import GpuCompiled
 from podium.plan.cuda_target import CARDS
@@ -182,9 +182,11 @@ def _assemble(
 
 
 def schedules(pod: Pod, message_bytes: float, constants: Constants = CONSTANTS) -> dict[str, dict[str, float]]:
-    """Podium's own schedules on a 2-D pod, link by link, beside the closed forms."""
-    if len(pod.shape) != 2 or pod.chip.is_gpu:
+    """Podium's own schedules on a pod, link by link, beside the closed forms."""
+    if pod.chip.is_gpu:
         return {}
+    if len(pod.shape) == 3:
+        return _three_colours(pod, message_bytes, constants)
     shape, wraps = (pod.shape[1], pod.shape[0]), (pod.wraps[1], pod.wraps[0])
     link = pod.chip.link(constants.hop_seconds)
     closed = {
@@ -199,6 +201,15 @@ def schedules(pod: Pod, message_bytes: float, constants: Constants = CONSTANTS) 
         }
         for name, routes in simulate.ALGORITHMS.items()
     }
+
+
+def _three_colours(pod: Pod, message_bytes: float, constants: Constants) -> dict[str, dict[str, float]]:
+    shape, wraps, link = pod.shape[::-1], pod.wraps[::-1], pod.chip.link(constants.hop_seconds)
+    seconds = {
+        "simulated_seconds": flow.torus_seconds(shape, message_bytes, link=link, wraps=wraps, pieces=1).seconds,
+        "closed_form_seconds": collective_time.torus_seconds(shape, message_bytes, link, colours=3),
+    }
+    return {"three-colour": seconds}
 
 
 def _why_not_compiled(pod: Pod) -> str:

@@ -116,6 +116,11 @@ def _exchanged(address: str, process: int) -> tuple[bytes, list[tuple[str, int]]
     return secret, places
 
 
+def port() -> int:
+    """Where this process listens; 0 before it has joined."""
+    return _joined.port
+
+
 def use(costs: Costs) -> None:
     """From now on schedules are chosen for these costs. All processes must use the same."""
     _joined.costs = costs
