@@ -127,6 +127,12 @@ def test_three_are_kept_and_leftovers_are_cleared(tmp_path):
     assert sorted(f.name for f in (tmp_path / "checkpoints").iterdir()) == ["4", "damaged-5"]
 
 
+def test_orbax_has_written_its_own_file_when_its_hash_is_taken(tmp_path):
+    """By itself it writes that file in another thread, and a busy machine finds it empty."""
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints._orbax._metadata_store.is_blocking_writer()
+
+
 def test_a_disk_that_does_not_answer_costs_no_checkpoint(saved, tmp_path, monkeypatch):
     run = tmp_path / "run"
     shutil.copytree(saved, run)

@@ -57,6 +57,8 @@ class Checkpoints:
         self._orbax = ocp.AsyncCheckpointer(
             ocp.CompositeCheckpointHandler(),
             async_options=ocp.options.AsyncOptions(post_finalization_callback=self._list_hashes),
+            # Else Orbax may still be writing its own file when its hash is taken.
+            checkpoint_metadata_store=ocp.metadata.metadata_store(enable_write=True, blocking_write=True),
         )
         self._reader = _reader()
         sys.unraisablehook = _without_late_writers
