@@ -42,6 +42,19 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def shared_programs() -> Iterator[None]:
+    """Runs of one recipe in this process share their programs (tests/support/shared_programs.py)."""
+    from tests.support.shared_programs import shared
+
+    from podium.train import setup, trained_model
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (setup, trained_model):
+            patch.setattr(module, "build_step", shared)
+        yield
+
+
 _no_processes = False  # while a test runs that `make test-fast` has chosen
 
 
