@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 
-from podium import optim
+from podium import models, optim
 from podium.mesh import batch_sharding, build_mesh
 from podium.models.attempt import Attempt
 from podium.recipe import torus
@@ -32,10 +33,28 @@ def recipe(update, span=8, accumulate=1):
     })  # fmt: skip
 
 
-def trained(r, moving_mean, *, repeats, optimizer=None):
+def three_norms(r):
+    """A network that compiles sooner than resnet8, and whose later norms depend on the first."""
+    norm = models.build_norm(r.model)
+
+    class ThreeNorms(nnx.Module):
+        def __init__(self, rngs):
+            self.convs = nnx.List(nnx.Conv(n, 8, (3, 3), 2, use_bias=False, rngs=rngs) for n in (3, 8, 8))
+            self.norms = nnx.List(norm(8, rngs=rngs) for _ in range(3))
+            self.classifier = nnx.Linear(8, CLASSES, rngs=rngs)
+
+        def __call__(self, x):
+            for conv, norm in zip(self.convs, self.norms, strict=True):
+                x = nnx.relu(norm(conv(x)))
+            return self.classifier(x.mean((1, 2)))
+
+    return ThreeNorms
+
+
+def trained(r, moving_mean, *, repeats, optimizer=None, own=None):
     """The state and metrics after one step on four chips, from moving means that are all `moving_mean`."""
     mesh = build_mesh(torus.lay_out(torus.Shape(2, 2), BATCH, r.model.norm_span), jax.devices()[:4])
-    network = build_network(r, mesh)
+    network = build_network(r, mesh, own and own(r))
     update = build_update(r, mesh, jax.eval_shape(network.initial), own=optimizer)
     training = Training(r, network, optim.build_schedule(r), update, repeats=repeats)
     one = training.until_near if repeats else training.train_one
@@ -59,18 +78,18 @@ def trained(r, moving_mean, *, repeats, optimizer=None):
 
 
 @pytest.mark.parametrize(
-    ("r", "moving_mean", "optimizer"),
+    ("r", "moving_mean", "options"),
     [
-        (recipe("replicated"), 0.0, None),
-        (recipe("replicated"), 3000.0, None),
-        (recipe("replicated", span=2), 3000.0, None),
-        (recipe("sharded", span=2, accumulate=2), 3000.0, None),
-        (recipe("replicated"), 3000.0, optax.sgd(0.1, momentum=0.9)),
+        (recipe("replicated"), 0.0, {}),
+        (recipe("replicated"), 3000.0, {}),
+        (recipe("replicated", span=2), 3000.0, {"own": three_norms}),
+        (recipe("sharded", span=2, accumulate=2), 3000.0, {"own": three_norms}),
+        (recipe("replicated"), 3000.0, {"own": three_norms, "optimizer": optax.sgd(0.1, momentum=0.9)}),
     ],
     ids=["near", "far", "far, several groups a chip", "far, sharded, in parts", "far, own optimizer"],
 )
-def test_a_repeated_step_is_the_step_whose_norms_mend_their_sums(r, moving_mean, optimizer):
-    want, got = (trained(r, moving_mean, repeats=repeats, optimizer=optimizer) for repeats in (False, True))
+def test_a_repeated_step_is_the_step_whose_norms_mend_their_sums(r, moving_mean, options):
+    want, got = (trained(r, moving_mean, repeats=repeats, **options) for repeats in (False, True))
     assert int(got[0].step) == 1
     for (path, a), b in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5, err_msg=jax.tree_util.keystr(path))
