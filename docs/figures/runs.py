@@ -13,6 +13,7 @@ KILLS, COST, RESTART = (
 FOUND = newest("finetune")["found"]
 PREDICT = newest("predict")["seconds"]
 LOAD = newest("processes", "load-4096")
+LOST = LOAD["one_lost"]
 IMPORTS = newest("parts", "imports")["parts"]
 FOURTEEN_M = newest("prepare", "large-14m")["sizes"][0]
 STARTS = {
@@ -67,10 +68,12 @@ PAGES = {
         ),
     ],
     "docs/hangs.md": [
+        says("| 4,096 | 5 s | 10 s | {:.2f} MB/s | measured |", LOAD["watching_megabytes_per_second"]),
         says(
-            "watching takes {:.2f} MB/s, the verdict was posted {:.0f} s after the loss and read by all {:.0f} s later",
-            *(LOAD["watching_megabytes_per_second"], LOAD["one_lost"]["posted_seconds_after_loss"]),
-            LOAD["one_lost"]["read_by_all_seconds_after_posting"],
+            "posted {:.1f} s after the loss (10 s after the last sign) and heard by all {:.1f} s later. "
+            "A start takes {:.0f} MB in all",
+            *(LOST["posted_seconds_after_loss"], LOST["read_by_all_seconds_after_posting"]),
+            LOAD["start_up"]["megabytes"],
         ),
     ],
     "docs/input.md": [

@@ -127,7 +127,7 @@ def _before(file: Path, machine: dict[str, Any]) -> tuple[dict[str, Any], dict[s
 def _measured(part: Part) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="podium-bench-") as run_folder:
         words = [f"{run_folder}/run" if word == "RUN" else word for word in part.words.split()]
-        began = time.monotonic()
+        began, load = time.monotonic(), os.getloadavg()[0]
         command = [sys.executable, "-m", "podium", *words, "--json"]
         ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
     if ended.returncode:
@@ -137,6 +137,7 @@ def _measured(part: Part) -> dict[str, Any]:
     return {
         "command": f"podium {part.words} --json",
         "seconds": round(time.monotonic() - began, 1),
+        "load_before": round(load, 1),
         **({"ratios": part.ratios(result)} if part.ratios(result) else {}),
         **{name: result[name] for name in part.figures},
     }
