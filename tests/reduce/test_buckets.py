@@ -46,6 +46,11 @@ def test_the_last_leaves_are_in_the_first_bucket() -> None:
     assert buckets.groups == ((2, 1), (0,))
 
 
+def test_leaves_that_are_used_in_another_order_go_by_that() -> None:
+    buckets = plan_buckets([np.zeros(10), np.zeros(10), np.zeros(10)], bucket_bytes=80, order=(2, 0, 1))
+    assert buckets.groups == ((1, 0), (2,))
+
+
 def test_buckets_too_small_for_a_number_are_refused() -> None:
     with pytest.raises(UserError, match="bucket_bytes=3 holds no float32"):
         plan_buckets([np.zeros(1)], 3)

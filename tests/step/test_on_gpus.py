@@ -78,6 +78,11 @@ def options_of(change):
     return compiler_options(load_recipe("demo", [change]), build_mesh(lay_out(natural_shape(gpus), 64, 8), gpus))
 
 
-def test_an_a100_sums_asynchronously_too():
-    program = read_gpu_program(compiled("a100").as_text(), H100, gpus_per_host=8)
-    assert not any(c.synchronous for c in program.collectives if c.gpus == 16)
+def test_an_a100_sums_asynchronously_too_buffer_by_buffer_and_the_first_layers_last():
+    text = compiled("a100", ["bucket_mb=0.1"]).as_text()
+    program = read_gpu_program(text, H100, gpus_per_host=8)
+    sums = [c for c in program.collectives if c.gpus == 16]
+    assert len(sums) >= 3  # XLA joins none of them, although they are small
+    assert not any(c.synchronous for c in sums)
+    assert sums[-1].bytes < max(c.bytes for c in sums)
+    assert sums[0].under.convolution_us > 0

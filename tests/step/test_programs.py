@@ -34,6 +34,9 @@ def small_recipe(**changes):
     return from_dict({**table, **changes})
 
 
+RESNET14 = {"name": "resnet14", "stem": "conv3", "classes": CLASSES}
+
+
 def tiny_network(r):
     """A network that compiles in a second, of the same parts: convolution, distributed norm, classifier."""
     norm = models.build_norm(r.model)
@@ -189,6 +192,24 @@ def test_a_flat_update_keeps_weights_slots_and_statistics_in_a_few_buffers():
     assert len(state.params) == len(state.slots["momentum"]) > 1
     assert all(buffer.shape[1:] == (8, 128) for buffer in state.params)
     assert state.stats.ndim == 1
+
+
+def test_the_first_flat_buffer_has_what_the_backward_pass_finishes_first():
+    """In the tree, whose keys are sorted, the classifier stands before the convolution; the network made them in the
+    order in which it uses them."""
+    r = small_recipe(weight_update="flat", bucket_mb=0.0002)
+    step = programs(r, 1, 1)
+    state = step.init()
+    classifier, convolution = (step.portable(state).params[name]["kernel"][...] for name in ("classifier", "conv"))
+    first, last = (np.asarray(state.params[k]).reshape(-1) for k in (0, -1))
+    np.testing.assert_array_equal(first[first != 0], np.asarray(classifier).reshape(-1))
+    np.testing.assert_array_equal(last[: convolution.size], np.asarray(convolution).reshape(-1))
+    mesh = build_mesh(lay_out(Shape(1, 1, 1), BATCH, 8), jax.devices()[:1])
+    network = network_module.build_network(small_recipe(model={**RESNET14, "norm_span": 8}), mesh)
+    paths = list(nnx.to_flat_state(jax.eval_shape(network.initial)[0]).paths)
+    tops = ["/".join(map(str, paths[k][:2] if paths[k][0] == "blocks" else paths[k][:1])) for k in network.order]
+    blocks = [f"blocks/{k}" for k in range(6)]
+    assert list(dict.fromkeys(tops)) == ["first", "first_norm", *blocks, "classifier"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ each collective pays the latency of all its hops, each bucket only once. Buckets
 the first, roughly the order in which the backward pass finishes them, and none waits for another's gradients.
 `rows` lays the same buckets out for a sharded update. Nothing here communicates."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,15 +42,15 @@ class Buckets:
         return self.treedef.unflatten(leaves)
 
 
-def plan_buckets(tree: Any, bucket_bytes: int) -> Buckets:
+def plan_buckets(tree: Any, bucket_bytes: int, order: Sequence[int] | None = None) -> Buckets:
     """Buckets of at most `bucket_bytes` of float32, or of one leaf where that alone is larger. `tree` needs only
-    shapes and dtypes."""
+    shapes and dtypes; `order` has the numbers of its leaves where they are not used in the order of the tree."""
     if bucket_bytes < 4:
         raise UserError(f"bucket_bytes={bucket_bytes} holds no float32; use 4 or more, for example 25000000")
     leaves, treedef = jax.tree.flatten(tree)
     groups: list[list[int]] = []
     filled_bytes = 0
-    for k in reversed(range(len(leaves))):
+    for k in reversed(order or range(len(leaves))):
         leaf_bytes = 4 * leaves[k].size
         if not groups or filled_bytes + leaf_bytes > bucket_bytes:
             groups.append([])

@@ -3,16 +3,19 @@ computes: every chip sums all gradients and updates all weights, as in `update.R
 instead of tensor by tensor. The network takes its tensors as slices of them, which cost no kernel.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 from jax.sharding import PartitionSpec as P
 
 from podium import optim
+from podium.mesh import AXES
 from podium.reduce import Buckets, Rows, plan_buckets
+from podium.reduce.declare_replicated import declare_replicated
 from podium.step.layer_rates import Factors
 from podium.step.leaves import OwnLeaves, with_norms
 from podium.step.state import State, Updated
@@ -31,6 +34,9 @@ class Flat:
     shapes: tuple[Any, Any]
     """Shapes of the network's weights and of its statistics."""
     factors: Callable[[Any], Factors] = lambda _: None
+    order: Sequence[int] | None = None
+    """In which the forward pass uses the weights: the backward pass finishes the first buffer first, so that its sum
+    lies under the rest."""
     specs = State(P(), P(), P(), P(), P(), averaged=P())
 
     def trees(self, state: State) -> tuple[Any, Any]:
@@ -41,7 +47,7 @@ class Flat:
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         leaves = OwnLeaves(self._rows, 0)
-        summed = [self._summed(buffer) for buffer in self._rows.pack(gradients)]
+        summed = self._summed(self._rows.pack(gradients))
         raw_norms = gradient_norms = jnp.sqrt(leaves.squares(*summed))
         if (factor := optim.clip_factor(raw_norms, self.rule.clip_norm)) is not None:
             summed, gradient_norms = [factor * buffer for buffer in summed], factor * raw_norms
@@ -56,8 +62,16 @@ class Flat:
         metrics |= self.rule.metrics(state.weight_norms, gradient_norms, leaves.adapted)
         return Updated(new, self.sums.small(others), metrics)
 
-    def _summed(self, buffer: jax.Array) -> jax.Array:
-        return self.sums.of_gradients.all_reduce(buffer.reshape(-1)).reshape(buffer.shape)
+    def _summed(self, buffers: list[jax.Array]) -> list[jax.Array]:
+        """One after the other: XLA would leave to the end whichever buffer it likes, and nothing lies under the last.
+        So the last is the one that is last to be ready, and small."""
+        summed: list[jax.Array] = []
+        for buffer in buffers:
+            if summed:
+                buffer, before = lax.optimization_barrier((buffer, summed[-1]))
+                summed[-1] = declare_replicated(before, AXES)  # a barrier gives all that it holds one type
+            summed.append(self.sums.of_gradients.all_reduce(buffer.reshape(-1)).reshape(buffer.shape))
+        return summed
 
     def _prepared(
         self, state: State, gradients: list[jax.Array], leaves: OwnLeaves
@@ -113,7 +127,7 @@ class Flat:
 
     @property
     def _rows(self) -> Rows:
-        return Rows(plan_buckets(self.shapes[0], self.sums.bucket_bytes), shards=1, tiled=False)
+        return Rows(plan_buckets(self.shapes[0], self.sums.bucket_bytes, self.order), shards=1, tiled=False)
 
     @property
     def _statistics(self) -> Buckets:

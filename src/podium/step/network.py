@@ -2,7 +2,7 @@
 holds the network's structure, never its numbers, and does not know how they are trained."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -44,7 +44,9 @@ class Network:
     mesh: Mesh
     make_model: ModelFactory
     graph: nnx.GraphDef[Any]
-
+    order: tuple[int, ...]
+    """The parameters' numbers in the order in which they were made, which is as a rule that of the forward pass; the
+    tree has them by name."""
     draws: bool = False
     """Whether its layers draw at random in training (dropout): batches then need keys, as `with_keys` gives them."""
 
@@ -159,11 +161,37 @@ def _multiplying(recipe: Recipe, mesh: Mesh) -> contextlib.AbstractContextManage
 
 
 def _network(recipe: Recipe, mesh: Mesh, make_model: ModelFactory) -> Network:
-    model = nnx.eval_shape(lambda: make_model(nnx.Rngs(0)))
+    orders: list[tuple[int, ...]] = []
+
+    def make() -> nnx.Module:
+        model = make_model(nnx.Rngs(0))
+        orders.append(_order(model))  # what eval_shape returns has its parts by name
+        return model
+
+    model = nnx.eval_shape(make)
     if nnx.to_flat_state(nnx.state(model, nnx.RngState)):
         raise UserError(
             "the network keeps random number generators, whose draws would depend on the number of chips; draw with "
             "nnx.Dropout, which draws by example here (stochastic depth: broadcast_dims=(1, 2, 3)), and keep no "
             "nnx.Rngs"
         )
-    return Network(recipe, mesh, make_model, nnx.graphdef(model), draws=bool(random_layers(model)))
+    return Network(recipe, mesh, make_model, nnx.graphdef(model), orders[-1], draws=bool(random_layers(model)))
+
+
+def _order(model: nnx.Module) -> tuple[int, ...]:
+    def places(path: tuple[Any, ...]) -> list[int]:
+        part, found = model, []
+        for name in path:
+            members = {str(key): value for key, value in _members(part)}
+            found.append(list(members).index(str(name)))
+            part = members[str(name)]
+        return found
+
+    paths = [path for path, _ in nnx.to_flat_state(nnx.state(model, nnx.Param))]
+    return tuple(sorted(range(len(paths)), key=lambda k: places(paths[k])))
+
+
+def _members(part: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(part, Mapping):
+        return part.items()
+    return enumerate(part) if isinstance(part, list | tuple) else vars(part).items()

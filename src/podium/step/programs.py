@@ -75,7 +75,7 @@ def build_step(
     (2, (1,))
     """
     network = build_network(recipe, mesh, make_model)
-    update = build_update(recipe, mesh, jax.eval_shape(network.initial), own=optimizer)
+    update = build_update(recipe, mesh, jax.eval_shape(network.initial), own=optimizer, order=network.order)
     training = Training(
         recipe, network, optim.build_schedule(recipe), update, repeats=make_model is None and is_tpu(mesh)
     )

@@ -5,7 +5,7 @@ wires carry no more.
 `build_update` gives the one that a recipe asks for; both run inside `jax.shard_map`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -59,10 +59,16 @@ class WeightUpdate(Protocol):
 
 
 def build_update(
-    recipe: Recipe, mesh: Mesh, shapes: tuple[Any, Any], *, own: optim.OwnOptimizer | None = None
+    recipe: Recipe,
+    mesh: Mesh,
+    shapes: tuple[Any, Any],
+    *,
+    own: optim.OwnOptimizer | None = None,
+    order: Sequence[int] | None = None,
 ) -> WeightUpdate:
-    """The weight update of a recipe, for weights and statistics of these shapes; `own` replaces its optimizer.
-    `reduce = auto` that was not measured means the compiler's own sum."""
+    """The weight update of a recipe, for weights and statistics of these shapes; `own` replaces its optimizer, and
+    `order` is that in which the forward pass uses the weights, if it is not the tree's. `reduce = auto` that was not
+    measured means the compiler's own sum."""
     rule = optim.build_rule(recipe.optimizer) if own is None else optim.own_rule(own, optim.build_schedule(recipe))
     wire = _WIRES[recipe.gradient_sum]
     if rule.needs_whole:
@@ -85,7 +91,7 @@ def build_update(
         return Sharded(rule, sums, mesh.size, factors)
     all_fp32 = all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(shapes))  # which a flat buffer needs
     if all_fp32 and is_flat(recipe, on_gpu=is_gpu(mesh)):
-        return Flat(rule, sums, shapes, factors)
+        return Flat(rule, sums, shapes, factors, order)
     if recipe.reduce in ("auto", "xla") or mesh.size == 1:
         return Replicated(rule, partial(_sum_by_compiler, wire=wire), factors)
     return Replicated(rule, sums.all, factors)
