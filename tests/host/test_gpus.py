@@ -50,6 +50,16 @@ def test_an_accelerator_that_jax_does_not_use_is_named_with_what_to_install(with
     assert accelerators.unused_accelerator("cpu") is None
 
 
+def test_sums_in_one_order_are_not_left_to_nvlinks_switches(monkeypatch):
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "1")
+    with pytest.raises(UserError, match="cannot hold with NCCL_NVLS_ENABLE=1"):
+        gpus.sum_in_one_order()
+    monkeypatch.delenv("NCCL_NVLS_ENABLE")
+    gpus.sum_in_one_order()
+    assert os.environ["NCCL_NVLS_ENABLE"] == "0"
+    gpus.sum_in_one_order()
+
+
 def test_what_a_host_says_of_its_gpus(tmp_path, monkeypatch):
     (tmp_path / "version").write_text("570.86.15\n")
     assert gpus.driver_version(tmp_path / "version") == "570.86.15"

@@ -1,11 +1,13 @@
 """What this host says of its NVIDIA GPUs without any CUDA program: the driver, memory that somebody uses already, and
-whether the network can reach their memory directly. Everything is empty where there are none.
+whether the network can reach their memory directly. Everything is empty where there are none. And what NCCL is told.
 """
 
 import os
 import shutil
 import subprocess
 from pathlib import Path
+
+from podium.errors import UserError
 
 _DRIVER = Path("/sys/module/nvidia/version")
 _FABRIC = Path("/sys/class/infiniband")
@@ -30,6 +32,17 @@ def fabric(folder: Path = _FABRIC) -> list[str]:
     if os.environ.get("NCCL_IB_DISABLE") == "1" or not folder.is_dir():
         return []
     return sorted(entry.name for entry in folder.iterdir())
+
+
+def sum_in_one_order() -> None:
+    """Keeps NCCL from letting NVLink's switches add, which Hopper's can: their sums may differ from call to call
+    (github.com/NVIDIA/nccl/issues/1497). Called before the first sum, when NCCL reads its environment."""
+    if (given := os.environ.get("NCCL_NVLS_ENABLE", "0")) != "0":
+        raise UserError(
+            f"deterministic=true cannot hold with NCCL_NVLS_ENABLE={given}, with which NVLink's switches may add in "
+            f"any order; unset NCCL_NVLS_ENABLE, or use --set deterministic=false"
+        )
+    os.environ["NCCL_NVLS_ENABLE"] = "0"
 
 
 def share_out(processes: int, gpus: int, visible: str | None) -> list[str]:

@@ -4,10 +4,9 @@ from importlib import metadata
 
 _VERSIONS = ("podium", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 # What computes on GPUs, under whichever name it was installed.
-_OF_GPUS = tuple(
-    name.format(cuda)
-    for cuda in ("12", "13")
-    for name in ("jax-cuda{}-plugin", "jax-cuda{}-pjrt", "nvidia-cudnn-cu{}", "nvidia-nccl-cu{}")
+_OF_GPUS = (
+    *("jax-cuda12-plugin", "jax-cuda12-pjrt", "nvidia-cuda-runtime-cu12", "nvidia-cudnn-cu12", "nvidia-nccl-cu12"),
+    *("jax-cuda13-plugin", "jax-cuda13-pjrt", "nvidia-cuda-runtime", "nvidia-cudnn-cu13", "nvidia-nccl-cu13"),
 )
 
 
@@ -17,7 +16,7 @@ def versions() -> dict[str, str]:
 
 
 def versions_of_gpus() -> dict[str, str]:
-    """JAX's CUDA plugin, cuDNN and NCCL, where they are installed."""
+    """JAX's CUDA plugin, CUDA, cuDNN and NCCL, where they are installed."""
     found = {}
     for name in _OF_GPUS:
         try:

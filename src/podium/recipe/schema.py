@@ -138,7 +138,8 @@ class Recipe:
     deterministic: Annotated[
         bool,
         "Whether GPUs must give the same bits in every run, as CPUs and TPUs do by themselves. It costs speed: sums in "
-        "a fixed order, and cuDNN's default algorithms instead of those that a trial finds fastest.",
+        "a fixed order, none of them in NVLink's switches, and cuDNN's default algorithms instead of those that are "
+        "found fastest by timing.",
     ] = False
     loss: Annotated[
         Literal["cross_entropy", "binary"],

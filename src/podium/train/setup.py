@@ -16,9 +16,10 @@ from podium.data.input.cache import CacheBudgets, divide_budget
 from podium.exchange.weights import Chosen
 from podium.host.accelerators import unused_accelerator
 from podium.host.files import reporting
+from podium.host.gpus import sum_in_one_order
 from podium.host.malloc import keep
 from podium.host.versions import versions
-from podium.mesh import build_mesh, find_devices, is_cpu
+from podium.mesh import build_mesh, find_devices, is_cpu, is_gpu
 from podium.models import native
 from podium.optim import OwnOptimizer
 from podium.processes import agree
@@ -102,6 +103,8 @@ def set_up(
             note(f"XLA's convolutions serve, which are slower: {native.missing}")
     if warning := unused_accelerator(devices[0].platform):
         note(warning)
+    if is_gpu(mesh) and recipe.deterministic:
+        sum_in_one_order()
     shapes = network_shapes(recipe, mesh, own.make_model)  # a network that cannot be built leaves no run behind
     start = agree.everywhere(
         lambda: find_start(weights, run, recipe=recipe, shapes=shapes, classes=opened.images.classes, say=note)
