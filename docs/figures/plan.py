@@ -47,9 +47,11 @@ def published_on_gpus() -> Iterator[Sentence]:
         digits = " | ".join("{:,.0f} k" if rate >= 100 else "{:.1f} k" for rate in rates)
         yield says(
             f"| {point['source']} | {point['topology']} | {point['batch_global']:,} | {digits} | {{:+.1f}}% | "
-            f"{'fitted on' if point['fitted'] else 'tested'} |",
-            *(*rates, 100 * point["error"]),
+            f"{{:.0f}} % | {'fitted on' if point['fitted'] else 'tested'} |",
+            *(*rates, 100 * point["error"], 100 * point["sums_hidden"]),
         )
+    errors = [100 * ON_GPUS[half][error] for half in ("all", "tested") for error in ("median_error", "worst_error")]
+    yield says("the median error is {:.1f}%, the worst {:.1f}%; over those for testing {:.1f}% and {:.1f}%", *errors)
 
 
 def beside_flax() -> Iterator[Sentence]:

@@ -21,7 +21,8 @@ LOAD = {"fusion_us": 100.0, "convolution_us": 50.0, "kernels": 60}
 SUM = {"kind": "all-reduce", "bytes": 300_000, "gpus": 16, "hosts": 2, "synchronous": False, "under": LOAD, "count": 1}
 PROGRAM = {
     "whole": LOAD, "update": {"fusion_us": 5.0, "convolution_us": 0.0, "kernels": 7}, "convolutions": 20,
-    "convolution_flops": 1e9, "channels_last": True, "collectives": [SUM],
+    "convolution_flops": 1e9, "channels_last": True, "launches": {"graphs": 2, "in_graphs": 30, "alone": 30},
+    "collectives": [SUM],
 }  # fmt: skip
 RESULT = {"program": PROGRAM, "memory_bytes": 10**9, "donated_bytes": 10**6, "compile_seconds": 9.0}
 

@@ -6,6 +6,7 @@ import pytest
 
 from podium.plan.gpu_hlo import (
     GpuCollective,
+    Launches,
     Load,
     Peaks,
     prices_of,
@@ -33,6 +34,14 @@ def test_kernels_are_what_is_launched_and_no_bitcast_nor_collective(program):
     assert (program.update.kernels, program.update.fusion_us) == (1, 0.20425)
     assert program.convolutions == 3
     assert program.channels_last
+
+
+def test_long_runs_of_kernels_are_graphs_and_convolutions_are_in_none(program):
+    assert program.launches == Launches(graphs=0, in_graphs=0, alone=6)
+    line = next(line for line in TEXT.splitlines() if " fusion(" in line and "= bf16" in line)
+    many = "".join(line.replace(" = bf16", f".{k} = bf16", 1) + "\n" for k in range(1, 6))
+    found = read_gpu_program(TEXT.replace(line + "\n", line + "\n" + many), PEAKS, gpus_per_host=8)
+    assert found.launches == Launches(graphs=1, in_graphs=6, alone=5)
 
 
 def test_fusions_have_the_compilers_price_or_that_of_their_bytes(program):

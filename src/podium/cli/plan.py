@@ -111,7 +111,7 @@ def _check(fresh: bool, console: Console) -> dict[str, Any]:
     report.show_check(found, console)
     on_gpus = gpu_published.check()
     gpu_show.show_check(on_gpus, console)
-    return {**published.to_json(found), "gpus": {"points": on_gpus, **gpu_published.summary(on_gpus)}}
+    return {**published.to_json(found), "gpus": gpu_published.to_json(on_gpus)}
 
 
 def _numbers(text: str) -> list[int]:

@@ -17,7 +17,7 @@ from podium.plan.machines import Pod
 class GpuConstants:
     """What the estimate cannot know."""
 
-    fusion_factor: float = 0.75  # real time of a fusion for each µs that XLA estimates (fitted)
+    fusion_factor: float = 0.71  # real time of a fusion for each µs that XLA estimates (fitted)
     convolution_share: float = 0.5  # of its roofline that a cuDNN convolution reaches (assumed)
     launch_us: float = 2.0  # between two kernels of a CUDA graph (assumed)
     eager_launch_us: float = 10.0  # of a kernel that the host launches, before CUDA graphs (assumed)
@@ -74,6 +74,8 @@ def parts(
             max(0.0, collective_us(c, pod, constants) - load_us(c.under, constants, eager=eager)) for c in collectives
         )
 
+    words = _sums_in_words(sums, pod, constants)
+
     def part(name: str, us: float, how: str) -> Part:
         return Part(name, us / 1e6, Origin.MODELLED, how)
 
@@ -86,15 +88,17 @@ def parts(
             f"{convolutions:.1f} ms at the peaks",
         ),
         part("launches", launches, f"{program.whole.kernels:,} kernels"),
-        part("gradient summation", exposed(sums), _sums_in_words(sums)),
+        part("gradient summation", exposed(sums), words),
         part("batch-norm exchange", exposed(norms), f"{len(norms)} compiled collectives"),
         part("weight update", update, f"{program.update.kernels} kernels after the last convolution"),
     )
 
 
-def hidden_bytes(sums: list[GpuCollective]) -> int:
-    """Bytes of the sums that have a convolution under them; what little else may be there hides no sum."""
-    return sum(c.bytes for c in sums if c.under.convolution_us > 0)
+def hidden_share(sums: list[GpuCollective], pod: Pod, constants: GpuConstants = CONSTANTS) -> float:
+    """Of the sums' bytes, those that travel while other work runs: by the compiled schedule, and the estimated times of
+    a sum and of what lies under it."""
+    covered = [min(1.0, load_us(c.under, constants) / collective_us(c, pod, constants)) for c in sums]
+    return sum(share * c.bytes for share, c in zip(covered, sums, strict=True)) / sum(c.bytes for c in sums)
 
 
 def gradient_sum(pod: Pod, facts: GpuCompiled, seconds: float) -> GradientSum:
@@ -103,7 +107,7 @@ def gradient_sum(pod: Pod, facts: GpuCompiled, seconds: float) -> GradientSum:
     if not sums:
         return GradientSum("one GPU: there is nothing to sum", False, 0, 0, 0, 0.0, Origin.COMPILED)
     return GradientSum(
-        words=f"NCCL: {_sums_in_words(sums)}",
+        words=f"NCCL: {_sums_in_words(sums, pod, CONSTANTS)}",
         two_colour_2d=False,
         collectives=len(sums),
         bytes=sum(c.bytes for c in sums),
@@ -113,11 +117,11 @@ def gradient_sum(pod: Pod, facts: GpuCompiled, seconds: float) -> GradientSum:
     )
 
 
-def _sums_in_words(sums: list[GpuCollective]) -> str:
+def _sums_in_words(sums: list[GpuCollective], pod: Pod, constants: GpuConstants) -> str:
     if not sums:
         return "nothing to sum"
     total = sum(c.bytes for c in sums)
     kind = "synchronous" if all(c.synchronous for c in sums) else "asynchronous"
-    under = hidden_bytes(sums) / total
+    under = hidden_share(sums, pod, constants)
     count = f"1 {kind} sum" if len(sums) == 1 else f"{len(sums)} {kind} sums"
     return f"{count} of {total / 1e6:.0f} MB together, {under:.0%} of the bytes under other work"

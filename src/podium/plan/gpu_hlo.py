@@ -14,6 +14,7 @@ from podium.plan.hlo import Instruction, array_bytes, entry_instructions, is_col
 
 _FREE = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "partition-id", "replica-id", "after-all")
 _SOL = re.compile(r'"exec_time_us":([\d.e+\-]+)[^{}]*"name":"sol"')
+_SHORTEST_GRAPH = 5
 _DIMS = re.compile(r"\w+\[([\d,]*)\]")
 
 
@@ -52,6 +53,15 @@ class GpuCollective:
 
 
 @dataclass(frozen=True)
+class Launches:
+    """What the host launches in a step."""
+
+    graphs: int  # CUDA graphs
+    in_graphs: int  # kernels in those
+    alone: int  # kernels by themselves: convolutions, which XLA captures in no graph, and short runs of others
+
+
+@dataclass(frozen=True)
 class GpuProgram:
     """A compiled step, on one GPU."""
 
@@ -60,6 +70,7 @@ class GpuProgram:
     convolutions: int
     convolution_flops: float
     channels_last: bool  # every convolution of images takes and gives NHWC
+    launches: "Launches"
     collectives: tuple[GpuCollective, ...]
 
 
@@ -80,6 +91,7 @@ def read_gpu_program(text: str, peaks: Peaks, *, gpus_per_host: int, prices: Pri
         convolutions=len(convolutions),
         convolution_flops=sum(_convolution_work(instructions[k], types)[0] for k in convolutions),
         channels_last=all(_is_channels_last(instructions[k].rest) for k in convolutions),
+        launches=_launches(instructions, loads),
         collectives=tuple(_collectives(instructions, loads, gpus_per_host)),
     )
 
@@ -131,6 +143,21 @@ def _convolution_work(instruction: Instruction, types: dict[str, str]) -> tuple[
     else:
         images_out, kernel = shapes[2], shapes[1]
     return 2.0 * math.prod(images_out[:-1]) * math.prod(kernel), moved
+
+
+def _launches(instructions: list[Instruction], loads: list[Load]) -> Launches:
+    """Runs of kernels between convolutions and collectives become CUDA graphs, from the length on that XLA's option
+    xla_gpu_graph_min_graph_size has by default."""
+    runs, alone = [0], 0
+    for instruction, load in zip(instructions, loads, strict=True):
+        if _is_convolution(instruction):
+            alone += 1
+        if _is_convolution(instruction) or is_collective(instruction) or instruction.is_done:
+            runs.append(0)
+        else:
+            runs[-1] += load.kernels
+    graphs = [run for run in runs if run >= _SHORTEST_GRAPH]
+    return Launches(len(graphs), sum(graphs), alone + sum(runs) - sum(graphs))
 
 
 def _collectives(instructions: list[Instruction], loads: list[Load], gpus_per_host: int) -> Iterator[GpuCollective]:
@@ -196,4 +223,6 @@ def program_from_json(table: dict[str, Any]) -> GpuProgram:
         fields = {name: value for name, value in entry.items() if name not in ("count", "under")}
         collectives += [GpuCollective(**fields, under=Load(**entry["under"]))] * entry["count"]
     whole, update = Load(**table["whole"]), Load(**table["update"])
-    return GpuProgram(**{**table, "whole": whole, "update": update, "collectives": tuple(collectives)})
+    launches = Launches(**table["launches"])
+    parts = {"whole": whole, "update": update, "launches": launches, "collectives": tuple(collectives)}
+    return GpuProgram(**{**table, **parts})

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from podium.plan.cuda import GpuCompiled
+from podium.plan.gpu_estimate import CONSTANTS
 from podium.plan.gpu_hlo import GpuCollective
-from podium.plan.gpu_published import summary
+from podium.plan.gpu_published import FITTED, summary
 
 
 def add_compiled_rows(table: Table, facts: GpuCompiled, mark: str) -> None:
@@ -22,6 +23,14 @@ def add_compiled_rows(table: Table, facts: GpuCompiled, mark: str) -> None:
         f"{program.convolutions} cuDNN convolutions, {layout}",
         mark,
     )
+    launches = program.launches
+    by_host_ms = (launches.graphs + launches.alone + len(program.collectives)) * CONSTANTS.eager_launch_us / 1e3
+    table.add_row(
+        "launches",
+        f"{launches.graphs} CUDA graphs with {launches.in_graphs} kernels, and {launches.alone} kernels alone; "
+        f"the host needs {by_host_ms:.1f} ms a step at {CONSTANTS.eager_launch_us:g} µs each",
+        mark,
+    )
     for words, count in Counter(map(_in_words, program.collectives)).items():
         table.add_row("collective", f"{count} × {words}", mark)
 
@@ -31,7 +40,7 @@ def show_check(rows: Sequence[dict[str, Any]], console: Console) -> None:
     if not rows:
         return
     table = Table(box=None, padding=(0, 1))
-    for name in ("cluster", "batch", "published", "planned", "error", "for", "source"):
+    for name in ("cluster", "batch", "published", "planned", "error", "sums hidden", "for", "source"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("cluster", "source") else "right")
     for row in rows:
         table.add_row(
@@ -40,6 +49,7 @@ def show_check(rows: Sequence[dict[str, Any]], console: Console) -> None:
             f"{row['images_per_second'] / 1e3:,.0f} k",
             f"{row['predicted'] / 1e3:,.0f} k",
             f"{row['error']:+.1%}",
+            f"{row['sums_hidden']:.0%}",
             "fitting" if row["fitted"] else "testing",
             row["source"],
         )
@@ -50,6 +60,15 @@ def show_check(rows: Sequence[dict[str, Any]], console: Console) -> None:
             f"worst {of['worst_error']:.1%}",
             highlight=False,
         )
+    fitted = f"{FITTED.replace('_', ' ')} {getattr(CONSTANTS, FITTED):g}"
+    assumed = ", ".join(
+        f"{name.replace('_', ' ')} {value:g}" for name, value in vars(CONSTANTS).items() if name != FITTED
+    )
+    console.print(
+        f"planned and hidden are modelled, on compiled programs; fitted: {fitted}; assumed: {assumed}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _in_words(collective: GpuCollective) -> str:
