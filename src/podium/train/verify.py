@@ -1,6 +1,6 @@
 """Reads every byte of a run that Podium wrote, and says what has changed since: run.json and summary.json, the metrics
-line by line, TensorBoard's records, and every file of every checkpoint. What nobody reads is not looked at: the lock,
-and the text of Orbax's commit files.
+and the starts line by line, TensorBoard's records, and every file of every checkpoint. What nobody reads is not looked
+at: the lock, and the text of Orbax's commit files.
 """
 
 import struct
@@ -30,7 +30,11 @@ def _about(run: Path) -> Iterator[str]:
 
 def _sealed(run: Path) -> Iterator[str]:
     sealed = SEAL.encode() in (run / "run.json").read_bytes()  # a run of 0.1.0 is not
-    for name, lost in (("summary.json", "how the run ended"), ("reduction.json", "the choice of a reduction")):
+    for name, lost in (
+        ("summary.json", "how the run ended"),
+        ("reduction.json", "the choice of a reduction"),
+        ("checkpoints/best.json", "which checkpoint is the best"),
+    ):
         try:
             if (run / name).exists():
                 unseal((run / name).read_bytes(), required=sealed)
@@ -40,8 +44,10 @@ def _sealed(run: Path) -> Iterator[str]:
 
 def _records(run: Path) -> Iterator[str]:
     readers: list[tuple[str, Callable[[bytes], list[int]], str]] = [
-        ("metrics.jsonl", damaged_lines, "line"), ("tensorboard/*tfevents*", damaged_records, "record"),
-    ]  # fmt: skip
+        ("metrics.jsonl", damaged_lines, "line"),
+        ("starts.jsonl", damaged_lines, "line"),
+        ("tensorboard/*tfevents*", damaged_records, "record"),
+    ]
     for pattern, damaged, unit in readers:
         for file in sorted(run.glob(pattern)):
             try:
