@@ -6,7 +6,11 @@ EXTRAS ?= dev
 comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 
-.PHONY: install train test test-fast test-cluster test-browser mutants bench figures check format fuzz wheel release docs clean
+.PHONY: install lock train test test-fast test-cluster test-browser mutants bench figures check format fuzz wheel release docs clean
+
+# LOCKED=1 takes every dependency as requirements.lock has it, held to its SHA-256. It knows the extra dev.
+LOCKED ?=
+PIP_INSTALL := $(VENV)/bin/pip install --quiet --disable-pip-version-check
 
 install: $(STAMP)
 
@@ -16,7 +20,8 @@ FOLDERS := $(shell find src -type d ! -name __pycache__)
 $(STAMP): pyproject.toml CMakeLists.txt $(wildcard native/*/*.cpp native/*/*.h) $(FOLDERS)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Podium needs Python 3.11 or newer; set PYTHON=")'
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	$(if $(LOCKED),$(PIP_INSTALL) --require-hashes --requirement requirements.lock)
+	$(PIP_INSTALL) $(if $(LOCKED),--no-deps) --editable '.[$(EXTRAS)]'
 	touch $(STAMP)
 
 train: install
@@ -80,6 +85,12 @@ bench: install
 figures: install
 	$(VENV)/bin/python -m docs.figures
 	$(VENV)/bin/podium bench accuracy --page docs/accuracy.md
+
+# The newest dependencies that pyproject.toml allows, with the hashes of all their files, for every Python and system.
+lock: install
+	$(RELEASE_TOOLS)
+	$(VENV)/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade --generate-hashes \
+	  --no-emit-index-url --no-annotate --no-header --quiet --output-file requirements.lock
 
 # The documentation as a site, in build/site. Any warning is an error.
 docs: install
