@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 from podium.errors import UserError
 from podium.mesh import AXES, build_mesh
 from podium.models import DistributedBatchNorm
+from podium.models.attempt import Attempt
 from podium.recipe.torus import Shape, lay_out
 
 BATCH, CHANNELS = 32, 3
@@ -25,9 +26,9 @@ def examples(mean=0.5, std=2.0, seed=0):
     return x, dy
 
 
-def run(x, dy, span, rows, cols, mask=None, start=0.0):
+def run(x, dy, span, rows, cols, mask=None, start=0.0, attempts=False):
     """(y, dx, dscale, dbias, moving mean, moving var) of one training call on rows × cols chips, the moving mean being
-    `start` before it."""
+    `start` before it; `attempts` as in a TPU's step, which looks after means that were far."""
     mesh = build_mesh(lay_out(Shape(rows, cols), BATCH, span), jax.devices()[: rows * cols])
     norm = DistributedBatchNorm(CHANNELS, span=span, rngs=nnx.Rngs(0))
     norm.scale[...] = jnp.array([1.0, -2.0, 0.5])
@@ -38,7 +39,9 @@ def run(x, dy, span, rows, cols, mask=None, start=0.0):
     def on_chip(params, stats, x, dy, mask):
         def f(params, x):
             layer = nnx.merge(graph, params, stats, copy=True)
-            y = layer(x, mask)
+            if attempts:
+                layer.attempt = Attempt(jax.lax.pcast(layer.mean[...], AXES, to="varying"))
+            y = layer(x, None if attempts else mask)
             return (y.astype(jnp.float32) * dy).sum(), (y, nnx.state(layer, nnx.BatchStat))
 
         (_, (y, new)), (dparams, dx) = jax.value_and_grad(f, argnums=(0, 1), has_aux=True)(params, x)
@@ -120,6 +123,17 @@ def test_columns_side_by_side_share_their_channels_statistics(span):
     columns, dcolumns = (a.reshape(BATCH, 2, 1, 3 * CHANNELS) for a in (x, dy))
     y, dx, *others = run(columns, dcolumns, span, 2, 4, mask)
     agree((y.reshape(x.shape), dx.reshape(x.shape), *others), reference(x, dy, span, mask), atol=5e-5)
+
+
+@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize("columns", [1, 3])
+def test_sums_of_a_whole_tile_about_means_that_are_near_agree_with_numpy(span, columns):
+    x, dy = examples(mean=20.0, seed=11)
+    start = np.array([14.0, 20.0, 24.0])
+    packed, dpacked = (a.reshape(BATCH, 2, 3 // columns, columns * CHANNELS) for a in (x, dy))
+    y, dx, *others = run(packed, dpacked, span, 2, 4, start=start, attempts=True)
+    want = reference(x, dy, span, start=start)
+    agree((y.reshape(x.shape), dx.reshape(x.shape), *others), want, atol=1e-4)
 
 
 @pytest.mark.parametrize("span", [2, 16])

@@ -12,7 +12,7 @@ def weights(state):
     return jax.tree.leaves(jax.device_get({"params": state.params, "stats": state.stats}))
 
 
-@pytest.mark.parametrize("weight_update", ["replicated", "sharded", "flat"])
+@pytest.mark.parametrize("weight_update", ["replicated", "joined", "sharded", "flat"])
 def test_the_average_follows_its_formula(weight_update):
     step = programs(small_recipe(average_decay=0.23, weight_update=weight_update, steps_per_dispatch=1), 1, 2)
     state = step.init()
@@ -26,7 +26,7 @@ def test_the_average_follows_its_formula(weight_update):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("weight_update", ["sharded", "flat"])
+@pytest.mark.parametrize("weight_update", ["joined", "sharded", "flat"])
 def test_a_restart_changes_no_bit_of_the_average(weight_update):
     step = programs(small_recipe(average_decay=0.9, weight_update=weight_update), 1, 2)
     first, second = batches(step)

@@ -18,7 +18,7 @@ from podium.step import network as network_module
 from podium.step.losses import cross_entropy, hits
 from podium.step.pixels import normalise_pixels
 from podium.step.programs import build_step, parameter_shapes
-from podium.step.update import is_flat, is_sharded
+from podium.step.update import is_flat, is_joined, is_sharded
 
 BATCH, SIZE, CLASSES = 32, 16, 5
 
@@ -102,6 +102,8 @@ def test_the_same_losses_and_weights_on_any_number_of_chips(on_one_chip, rows, c
         ("ring", "sharded", 1),
         ("torus", "replicated", 2),
         ("torus", "sharded", 2),
+        ("xla", "joined", 1),
+        ("torus", "joined", 2),
         ("xla", "flat", 2),
         ("torus", "flat", 2),
     ],
@@ -116,7 +118,8 @@ def test_every_way_to_sum_and_update_gives_the_same_losses(on_one_chip, reduce, 
 
 
 @pytest.mark.parametrize(
-    ("reduce", "weight_update"), [("xla", "replicated"), ("torus", "replicated"), ("xla", "sharded"), ("xla", "flat")]
+    ("reduce", "weight_update"),
+    [("xla", "replicated"), ("torus", "replicated"), ("xla", "sharded"), ("xla", "flat"), ("xla", "joined")],
 )
 def test_gradients_summed_in_bf16_are_rounded_and_nothing_else_is(reduce, weight_update):
     """Of the first step, whose forward pass no rounded gradient has touched yet."""
@@ -144,7 +147,7 @@ def test_gradients_summed_in_bf16_are_rounded_and_nothing_else_is(reduce, weight
 
 
 @pytest.mark.parametrize("optimizer", [{"name": "sgd", "learning_rate": 0.1}, {"name": "lars", "learning_rate": 2.0}])
-@pytest.mark.parametrize("weight_update", ["replicated", "sharded", "flat"])
+@pytest.mark.parametrize("weight_update", ["replicated", "joined", "sharded", "flat"])
 def test_norms_are_reported_and_those_carried_are_of_the_weights(optimizer, weight_update):
     step = programs(small_recipe(weight_update=weight_update, optimizer=optimizer), 1, 2)
     state, metrics = step.train(step.init(), next(batches(step)))
@@ -152,14 +155,14 @@ def test_norms_are_reported_and_those_carried_are_of_the_weights(optimizer, weig
     np.testing.assert_allclose(metrics["weight_norm"][-1], np.linalg.norm(np.concatenate(tensors)), rtol=1e-5)
     assert (np.asarray(metrics["gradient_norm"]) > 0).all()
     if optimizer["name"] == "lars":
-        np.testing.assert_allclose(state.weight_norms, [np.linalg.norm(t) for t in tensors], rtol=1e-5)
+        np.testing.assert_allclose(step.portable(state).weight_norms, [np.linalg.norm(t) for t in tensors], rtol=1e-5)
         assert (metrics["trust_ratio_min"] <= metrics["trust_ratio_max"]).all()
     else:
         assert state.weight_norms is None
     assert all(values.shape == (2,) for values in metrics.values())
 
 
-@pytest.mark.parametrize("weight_update", ["replicated", "sharded", "flat"])
+@pytest.mark.parametrize("weight_update", ["replicated", "joined", "sharded", "flat"])
 def test_a_restart_is_bit_identical_norms_included(weight_update):
     step = programs(small_recipe(weight_update=weight_update), 1, 4)
     first, second = batches(step)
@@ -212,6 +215,19 @@ def test_the_first_flat_buffer_has_what_the_backward_pass_finishes_first():
     assert list(dict.fromkeys(tops)) == ["first", "first_norm", *blocks, "classifier"]
 
 
+def test_vectors_are_joined_on_tpus_and_where_that_is_asked_for():
+    assert is_joined(small_recipe(), on_tpu=True)
+    assert not is_joined(small_recipe(), on_tpu=False)
+    assert not is_joined(small_recipe(weight_update="replicated"), on_tpu=True)
+    step = programs(small_recipe(weight_update="joined"), 1, 2)
+    state, plain = step.init(), step.portable(step.init())
+    vectors = [leaf for leaf in jax.tree.leaves(plain.params) if leaf.ndim == 1]
+    for weights in (state.params, state.slots["momentum"]):
+        assert all(kernel.ndim > 1 for kernel in weights["kernels"])
+        assert [joined.shape for joined in weights["vectors"]] == [(sum(vector.size for vector in vectors),)]
+    assert [joined.ndim for joined in state.stats] == [1]
+
+
 @pytest.mark.parametrize(
     ("weight_update", "chips", "on_cpu", "sharded"),
     [("auto", 8, True, True), ("auto", 4, True, False), ("auto", 2048, False, False),
@@ -238,6 +254,7 @@ def test_a_portable_state_moves_between_chips_and_ways_to_update(optimizer):
     for places in [
         (("sharded", 2, 4), ("sharded", 1, 4)), (("replicated", 2, 2), ("sharded", 2, 4)),
         (("flat", 2, 2), ("sharded", 2, 4)), (("sharded", 1, 2), ("flat", 2, 4)),
+        (("joined", 2, 2), ("sharded", 2, 4)), (("flat", 1, 2), ("joined", 2, 4)),
     ]:  # fmt: skip
         np.testing.assert_allclose(after_two_dispatches(*places), stayed, rtol=2e-5)
 

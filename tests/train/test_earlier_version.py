@@ -42,7 +42,7 @@ def batches(step):
         yield jax.device_put({"image": image, "label": label}, step.train_batches)
 
 
-@pytest.mark.parametrize("weight_update", ["replicated", "sharded", "flat"])
+@pytest.mark.parametrize("weight_update", ["replicated", "joined", "sharded", "flat"])
 def test_a_checkpoint_of_0_1_0_resumes_as_it_went_on_then(tmp_path, weight_update):
     run = shutil.copytree(Path(__file__).parent / "checkpoint_0_1_0", tmp_path / "run")
     lars = {"name": "lars", "learning_rate": 2.0, "trust": 0.02}

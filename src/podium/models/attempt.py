@@ -20,10 +20,11 @@ class Attempt:
 
     about: jax.Array
     """[channels]: the means that are expected."""
-    far: jax.Array | None = None
-    """Whether one of them was too far from what was found. None: the norm has not asked, and mends its sums itself."""
+    excess: jax.Array | None = None
+    """[channels]: how much too far each was from what was found, squared; not above 0 for one that was near. None: the
+    norm has not asked, and mends its sums itself."""
 
     def record(self, mean: jax.Array, variance: jax.Array) -> None:
         # Written so that what is not a number is not far: no attempt would bring it nearer.
-        self.far = (jnp.square(mean - self.about) > NEAR * variance).any()
+        self.excess = jnp.square(mean - self.about) - NEAR * variance
         self.about = mean

@@ -46,6 +46,11 @@ def keep_statistics(model: Model, network: nnx.Module) -> None:
             part.use_running_average = True
 
 
+def keeps_any(model: Model) -> bool:
+    """Whether there may be a batch norm that keeps its statistics."""
+    return model.freeze_norm == "all" or (model.freeze_norm == "frozen layers" and model.freeze != _NOTHING)
+
+
 def keeps_statistics(model: Model) -> Callable[[Path], bool]:
     """Whether the batch norm at a path keeps its statistics."""
     frozen = is_frozen(model)

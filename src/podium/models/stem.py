@@ -18,6 +18,7 @@ from podium.models.batch_norm import (
     Beside,
     DistributedBatchNorm,
     Groups,
+    Sums,
     statistics,
     through_statistics,
     vary_like,
@@ -71,11 +72,11 @@ def _backward(groups: Groups, residuals: Any, gradients: Any) -> tuple[jax.Array
     pooled, row = _of_pairs(groups), groups.row
     dy = jnp.where(y > 0, gradients[0], 0)
     of_largest = (pooled.values(largest) - pooled.row(mean)) * pooled.row(inverse)
-    sums = jnp.stack([pooled.total(pooled.values(dy)), pooled.total(pooled.values(dy) * of_largest)])
+    sums = Sums(pooled.total(pooled.values(dy)), pooled.total(pooled.values(dy) * of_largest))
     normalised = (groups.values(x) - row(mean)) * row(inverse)
     through = through_statistics(groups, normalised, sums, count=count)
     dx = row(scale * inverse) * (groups.values(_unpool(dy, place)) - through)
-    dbias, dscale = sums.reshape(2, groups.in_batch, -1).sum(1)
+    dbias, dscale = groups.of_parameters(sums)
     return dx.reshape(x.shape).astype(x.dtype), Beside(dscale, dbias, None, jnp.zeros_like(about))
 
 

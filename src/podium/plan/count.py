@@ -90,6 +90,7 @@ def _trace(recipe: Recipe) -> Work:
         work.array_bytes(equation.outvars[0].aval) for equation in work.equations(forward.jaxpr.jaxpr)
     )
     products = tuple(map(work.product, work.equations(traced.jaxpr.jaxpr)))
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-    norms = len(jax.tree.leaves(state.stats)) // 2  # a mean and a variance each
+    portable = jax.eval_shape(step.portable, state)
+    parameters = sum(leaf.size for leaf in jax.tree.leaves(portable.params))
+    norms = len(jax.tree.leaves(portable.stats)) // 2  # a mean and a variance each
     return Work(products, parameters, activation_bytes, norms)

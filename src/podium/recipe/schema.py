@@ -128,9 +128,9 @@ class Recipe:
         "own gradients, the weights and everything else stay fp32.",
     ] = "fp32"
     weight_update: Annotated[
-        Literal["auto", "sharded", "replicated", "flat"],
-        "Whether each chip updates its share of the weights or all of them; flat: all, in a few buffers instead of "
-        "tensor by tensor. auto: sharded from 8 chips of a CPU on, flat on GPUs.",
+        Literal["auto", "sharded", "replicated", "joined", "flat"],
+        "Whether each chip updates its share of the weights or all of them; joined: all, with every vector in one; "
+        "flat: all, in a few buffers. auto: sharded from 8 chips of a CPU on, joined on TPUs, flat on GPUs.",
     ] = "auto"
     bucket_mb: Annotated[
         float, above(0), "Gradients are summed in flat buckets of this size, in MB (replicated xla: in XLA's own)."
@@ -263,9 +263,9 @@ def _conflicts(r: Recipe) -> Iterator[str]:
         yield 'class_weights and data.balance="loss" both weigh classes; leave one out'
     if r.augment.mixes and r.batch_global % 2:
         yield f"augment.mixup and cutmix mix images in pairs, and batch_global={r.batch_global} is odd; make it even"
-    if isinstance(r.optimizer, Muon) and r.weight_update in ("sharded", "flat"):
+    if isinstance(r.optimizer, Muon) and r.weight_update not in ("auto", "replicated"):
         yield (
-            f"weight_update={r.weight_update!r} cuts the matrices that optimizer.name='muon' needs whole; "
+            f"weight_update={r.weight_update!r} cuts or joins tensors, and optimizer.name='muon' needs them whole; "
             f'use weight_update="replicated"'
         )
     if r.batch_global % r.model.norm_span:

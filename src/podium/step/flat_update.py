@@ -42,8 +42,8 @@ class Flat:
     def trees(self, state: State) -> tuple[Any, Any]:
         return self._rows.unpack(state.params), self._statistics.unpack([state.stats])
 
-    def with_stats(self, state: State, stats: Any) -> State:
-        return replace(state, stats=self._statistics.pack(stats)[0])
+    def stats_of(self, stats: Any) -> jax.Array:
+        return self._statistics.pack(stats)[0]
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         leaves = OwnLeaves(self._rows, 0)
@@ -117,12 +117,11 @@ class Flat:
         return replace(state, params=params, stats=stats, slots=slots, averaged=averaged)
 
     def resumed(self, portable: State) -> State:
-        state = self.with_stats(with_norms(portable, self.rule), portable.stats)
+        state = replace(with_norms(portable, self.rule), stats=self.stats_of(portable.stats))
         slots = {name: self._rows.pack(whole) for name, whole in portable.slots.items()}
         averaged = portable.averaged
         if averaged is not None:
-            stats = self._statistics.pack(averaged["stats"])[0]
-            averaged = {"params": self._rows.pack(averaged["params"]), "stats": stats}
+            averaged = {"params": self._rows.pack(averaged["params"]), "stats": self.stats_of(averaged["stats"])}
         return replace(state, params=self._rows.pack(portable.params), slots=slots, averaged=averaged)
 
     @property

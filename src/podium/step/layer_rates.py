@@ -10,8 +10,8 @@ from podium.models.freeze import is_frozen, keeps_statistics
 from podium.recipe.schema import Model, Recipe
 
 _BIASES = {"bias", "patch_bias"}
-Factors = tuple[float, ...] | None
-"""One factor for the learning rate of each tensor; None where all are 1."""
+Factors = tuple[float | jax.Array, ...] | None
+"""What the learning rate of each tensor is multiplied by; None where all factors are 1."""
 
 
 def rate_factors(recipe: Recipe, params: Any) -> Factors:

@@ -81,8 +81,8 @@ class Network:
         for name, norm in _norms(model):
             norm.attempt = attempts[name]
         logits, stats = self._run(model, batch)
-        far = [attempt.far for attempt in attempts.values() if attempt.far is not None]
-        any_far = jnp.stack(far).any() if far else jnp.zeros((), bool)
+        excess = [attempt.excess for attempt in attempts.values() if attempt.excess is not None]
+        any_far = (jnp.concatenate(excess) > 0).any() if excess else jnp.zeros((), bool)
         return logits, stats, Found({name: attempt.about for name, attempt in attempts.items()}, any_far)
 
     def _model(self, params: Any, stats: Any, *, train: bool) -> nnx.Module:

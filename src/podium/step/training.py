@@ -16,6 +16,7 @@ from jax import lax
 from podium import optim
 from podium.errors import UserError
 from podium.mesh import AXES, is_cpu
+from podium.models.freeze import keeps_any
 from podium.recipe.schema import Recipe
 from podium.reduce import links
 from podium.step.average import averaged
@@ -35,9 +36,14 @@ class _Share(NamedTuple):
 
     gradients: Any
     stats: Any
+    """In the form in which a state has them, where `others` has nothing; else as the network has them."""
     metrics: Metrics
     others: Any
     """What the network keeps beyond such means, the same on all chips (`carried`)."""
+
+
+def _has_any(tree: Any) -> bool:
+    return bool(jax.tree.leaves(tree))
 
 
 def _added(total: _Share, part: _Share) -> _Share:
@@ -104,10 +110,17 @@ class Training:
         rate = jnp.asarray(self.learning_rate(state.step), jnp.float32)
         updated = self.update(state, share.gradients, rate, others=(share.stats, share.metrics))
         means, metrics = updated.others
-        stats = join(means, share.others)
-        stats = kept_statistics(self.recipe.model, self.update.trees(state)[1], stats)
-        state = self.update.with_stats(replace(updated.state, step=state.step + 1), stats)
+        stats = self.update.stats_of(join(means, share.others)) if _has_any(share.others) else means
+        state = replace(updated.state, step=state.step + 1, stats=self._kept(state, stats))
         return averaged(self.recipe, state), {**metrics, **updated.metrics, "learning_rate": rate}
+
+    def _kept(self, before: State, stats: Any) -> Any:
+        """The statistics after a step, of which the frozen ones are exactly as they were before."""
+        model = self.recipe.model
+        if not keeps_any(model):
+            return stats
+        old, new = (self.update.trees(state)[1] for state in (before, replace(before, stats=stats)))
+        return self.update.stats_of(kept_statistics(model, old, new))
 
     def _accumulated(self, state: State, batch: Batch, about: list[Means] | None = None) -> tuple[_Share, list[Means]]:
         """What `_backward` gives for the whole batch, from one part after the other. Each part starts from the same
@@ -163,6 +176,8 @@ class Training:
         varying = lax.pcast(params, AXES, to="varying")
         gradients, (stats, metrics, means) = jax.grad(objective, has_aux=True)(varying)
         of_chips, others = split(stats)
+        if not _has_any(others):
+            of_chips = self.update.stats_of(of_chips)
         of_chips = jax.tree.map(lambda s: s / self.network.mesh.size, of_chips)
         return _Share(gradients, of_chips, metrics, others), means
 

@@ -1,8 +1,8 @@
 """From each chip's own gradients to new weights: summed over the torus, then the optimizer's rule. Either every chip
-sums everything and updates all weights (`Replicated`, and for GPUs `flat_update.Flat`), or each gets the sum of its
-shard, updates that, and all gather the result (`Sharded`): then the rule's work and the slots are 1/N per chip, and the
-wires carry no more.
-`build_update` gives the one that a recipe asks for; both run inside `jax.shard_map`.
+sums everything and updates all weights (`replicated_update.Replicated`, for TPUs `joined_update.Joined`, for GPUs
+`flat_update.Flat`), or each gets the sum of its shard, updates that, and all gather the result (`Sharded`): then the
+rule's work and the slots are 1/N per chip, and the wires carry no more.
+`build_update` gives the one that a recipe asks for; all run inside `jax.shard_map`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +18,15 @@ from jax.sharding import PartitionSpec as P
 
 from podium import optim
 from podium.errors import UserError
-from podium.mesh import AXES, is_cpu, is_gpu
+from podium.mesh import AXES, is_cpu, is_gpu, is_tpu
 from podium.recipe.optimization import Muon
 from podium.recipe.schema import Recipe
 from podium.reduce import REDUCTIONS, Rows, links, own_number, own_shard, plan_buckets
 from podium.step.flat_update import Flat
+from podium.step.joined_update import Joined
 from podium.step.layer_rates import Factors, rate_factors
 from podium.step.leaves import OwnLeaves, with_norms
+from podium.step.replicated_update import Replicated, Trees
 from podium.step.state import State, Updated
 from podium.step.sums import TORUS_AXES, Sums
 
@@ -44,8 +46,8 @@ class WeightUpdate(Protocol):
     def trees(self, state: State) -> tuple[Any, Any]:
         """Weights and statistics as the network takes them."""
 
-    def with_stats(self, state: State, stats: Any) -> State:
-        """The state with these statistics, which came from the network."""
+    def stats_of(self, stats: Any) -> Any:
+        """Statistics from the network, in the form in which a state has them."""
 
     def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
         """New weights and slots, and the sum of the small tree `others`, from one chip's gradients."""
@@ -72,9 +74,9 @@ def build_update(
     rule = optim.build_rule(recipe.optimizer) if own is None else optim.own_rule(own, optim.build_schedule(recipe))
     wire = _WIRES[recipe.gradient_sum]
     if rule.needs_whole:
-        if recipe.weight_update in ("sharded", "flat"):
+        if recipe.weight_update not in ("auto", "replicated"):
             raise UserError(
-                f"weight_update={recipe.weight_update!r} cuts tensors, and this optimizer needs them whole; "
+                f"weight_update={recipe.weight_update!r} cuts or joins tensors, and this optimizer needs them whole; "
                 f"use --set weight_update=replicated"
             )
         recipe = replace(recipe, weight_update="replicated")
@@ -89,12 +91,12 @@ def build_update(
         # Chips with links of their own gain nothing from buckets, each of which is padded to whole rows for all chips.
         sums = sums if is_cpu(mesh) else replace(sums, bucket_bytes=_ONE_BUCKET)
         return Sharded(rule, sums, mesh.size, factors)
-    all_fp32 = all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(shapes))  # which a flat buffer needs
+    all_fp32 = all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(shapes))  # which what lies in one buffer needs
     if all_fp32 and is_flat(recipe, on_gpu=is_gpu(mesh)):
         return Flat(rule, sums, shapes, factors, order)
-    if recipe.reduce in ("auto", "xla") or mesh.size == 1:
-        return Replicated(rule, partial(_sum_by_compiler, wire=wire), factors)
-    return Replicated(rule, sums.all, factors)
+    by_compiler = recipe.reduce in ("auto", "xla") or mesh.size == 1
+    plain = Replicated(rule, partial(_sum_by_compiler, wire=wire) if by_compiler else sums.all, factors)
+    return Joined(plain, shapes) if all_fp32 and is_joined(recipe, on_tpu=is_tpu(mesh)) else plain
 
 
 def is_sharded(recipe: Recipe, chips: int, on_cpu: bool) -> bool:
@@ -122,6 +124,11 @@ def is_flat(recipe: Recipe, on_gpu: bool) -> bool:
     return recipe.weight_update == "flat" or (recipe.weight_update == "auto" and on_gpu)
 
 
+def is_joined(recipe: Recipe, on_tpu: bool) -> bool:
+    """On TPUs `auto` joins vectors: on v5p every operation costs 2,130 cycles or more, on v3 260 (docs/pods.md)."""
+    return recipe.weight_update == "joined" or (recipe.weight_update == "auto" and on_tpu)
+
+
 def bucket_size_bytes(recipe: Recipe) -> int:
     return int(recipe.bucket_mb * 1e6)
 
@@ -131,43 +138,6 @@ def _sum_by_compiler(gradients: Any, others: Any, wire: Any) -> tuple[Any, Any]:
     sent = jax.tree.map(lambda gradient: gradient.astype(wire), gradients)
     gradients, others = lax.psum((sent, others), AXES)
     return jax.tree.map(lambda gradient: gradient.astype(jnp.float32), gradients), others
-
-
-class _Trees:
-    """The state has the network's trees as they are."""
-
-    def trees(self, state: State) -> tuple[Any, Any]:
-        return state.params, state.stats
-
-    def with_stats(self, state: State, stats: Any) -> State:
-        return replace(state, stats=stats)
-
-
-@dataclass(frozen=True)
-class Replicated(_Trees):
-    """Every chip sums all gradients and updates all weights."""
-
-    rule: optim.Rule
-    total: Callable[[Any, Any], tuple[Any, Any]]
-    factors: Callable[[Any], Factors] = lambda _: None
-    specs = State(P(), P(), P(), P(), P(), averaged=P())
-
-    def __call__(self, state: State, gradients: Any, rate: jax.Array, *, others: Any) -> Updated:
-        gradients, others = self.total(gradients, others)
-        factors = self.factors(state.params)
-        rates = rate if factors is None else [rate if factor == 1.0 else factor * rate for factor in factors]
-        new = optim.update(
-            self.rule, state.params, gradients, slots=state.slots, rate=rates, step=state.step,
-            weight_norms=state.weight_norms,
-        )  # fmt: skip
-        state = replace(state, params=new.weights, slots=new.slots, weight_norms=new.weight_norms)
-        return Updated(state, others, new.metrics)
-
-    def portable(self, state: State) -> State:
-        return state
-
-    def resumed(self, portable: State) -> State:
-        return with_norms(portable, self.rule)
 
 
 class _Ready(NamedTuple):
@@ -183,7 +153,7 @@ class _Ready(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sharded(_Trees):
+class Sharded(Trees):
     """Every chip sums and updates its rows of all weights (`reduce.rows`), and keeps them: `state.own_weights` and each
     slot are float32 [rows of all chips, 8, 128], divided by rows."""
 
