@@ -66,7 +66,7 @@ def test_facts_survive_json():
 def test_published_runs_are_planned_within_the_promised_errors():
     rows = gpu_published.check()
     found = gpu_published.summary(rows)
-    assert len(rows) >= 12
+    assert len(rows) >= 15
     for part in ("all", "tested"):
         assert found[part]["median_error"] <= 0.20
         assert found[part]["worst_error"] <= 0.40
@@ -74,7 +74,7 @@ def test_published_runs_are_planned_within_the_promised_errors():
 
 def test_on_an_a100_most_of_the_gradient_sum_lies_under_other_work():
     hidden = {row["name"]: row["sums_hidden"] for row in gpu_published.check()}
-    assert min(hidden[name] for name in ("a100-8", "a100-64-large", "h100-8", "h100-64", "h100-512")) >= 0.5
+    assert min(hidden[name] for name in ("a100-8", "a100-64", "a100-768-eager", "h100-8", "h100-64")) >= 0.5
     kernels = {row["name"]: row["kernels"] for row in gpu_published.check()}
     assert kernels["h100-8"] <= 1_100
 

@@ -85,4 +85,4 @@ def test_an_a100_sums_asynchronously_too_buffer_by_buffer_and_the_first_layers_l
     assert len(sums) >= 3  # XLA joins none of them, although they are small
     assert not any(c.synchronous for c in sums)
     assert sums[-1].bytes < max(c.bytes for c in sums)
-    assert sums[0].under.convolution_us > 0
+    assert sum(c.under.convolution_us > 0 for c in sums) >= len(sums) // 2

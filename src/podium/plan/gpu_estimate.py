@@ -17,7 +17,7 @@ from podium.plan.machines import Pod
 class GpuConstants:
     """What the estimate cannot know."""
 
-    fusion_factor: float = 0.71  # real time of a fusion for each µs that XLA estimates (fitted)
+    fusion_factor: float = 0.725  # real time of a fusion for each µs that XLA estimates (fitted)
     convolution_share: float = 0.5  # of its roofline that a cuDNN convolution reaches (assumed)
     launch_us: float = 2.0  # between two kernels of a CUDA graph (assumed)
     eager_launch_us: float = 10.0  # of a kernel that the host launches, before CUDA graphs (assumed)
