@@ -104,6 +104,9 @@ every_pair = pytest.mark.parametrize(
         pytest.param(along(routes), SHAPES[shape], id=f"sockets by {name}, {shape}")
         for name, routes in OVER_SOCKETS.items()
         for shape in ("2x3", "4x4 in tiles", "2x2, 4 lanes")
+    ]
+    + [
+        pytest.param(lambda axes: Sockets(axes, piece_bytes=64), SHAPES["3x5"], id="sockets in pieces, 3x5"),
     ],
 )
 

@@ -4,6 +4,7 @@ pass goes on meanwhile. Scatters and gathers are halves of the same."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,9 @@ class Sockets:
     axes: TorusAxes
     choice: Choice = links.chosen_routes
     wire: jax.typing.DTypeLike = jnp.float32
+    pieces: int = 4
+    """Into so many a sum is cut, if each has `piece_bytes`."""
+    piece_bytes: int = 1 << 20
 
     def all_reduce(self, flat: jax.Array) -> jax.Array:
         return self.all_reduce_each([flat])[0]
@@ -60,6 +64,21 @@ class Sockets:
         return declare_replicated(whole[:size], self.axes.all)
 
     def _each(self, mode: int, given: Sequence[jax.Array]) -> list[jax.Array]:
+        """Each sum in pieces, which keep the links at work while one of them waits for its next tick."""
+        rows, cols, _ = self.axes.sizes()
+        cut = [self._pieces(part, rows * cols) if mode == links.SUM else [part] for part in given]
+        out = iter(self._run(mode, [piece for pieces in cut for piece in pieces]))
+        totals = [[next(out) for _ in pieces] for pieces in cut]
+        return [_joined(total, rows * cols).astype(part.dtype) for total, part in zip(totals, given, strict=True)]
+
+    def _pieces(self, share: jax.Array, nodes: int) -> list[jax.Array]:
+        columns = share.size // nodes
+        count = max(1, min(self.pieces, columns, 4 * share.size // self.piece_bytes))
+        edges = [columns * k // count for k in range(count + 1)]
+        table = share.reshape(nodes, columns)
+        return [table[:, first:last].reshape(-1) for first, last in pairwise(edges)]
+
+    def _run(self, mode: int, given: Sequence[jax.Array]) -> list[jax.Array]:
         rows, cols, _ = shape = self.axes.sizes()
         device = lax.axis_index(self.axes.all)
         calls = []
@@ -72,7 +91,7 @@ class Sockets:
         out: list[jax.Array] = []
         for call in calls:  # one after the other: a wait takes a thread of XLA's
             out.append(links.done(call, device, *tokens, *out[-1:]))
-        return [total.astype(part.dtype) for total, part in zip(out, given, strict=True)]
+        return out
 
     def _lane_share(self, flat: jax.Array) -> jax.Array:
         flat = padded(varying(flat, self.axes), self.axes.devices)
@@ -84,3 +103,9 @@ class Sockets:
     @property
     def _has_lanes(self) -> bool:
         return bool(self.axes.lane) and lax.axis_size(self.axes.lane) > 1
+
+
+def _joined(pieces: Sequence[jax.Array], nodes: int) -> jax.Array:
+    if len(pieces) == 1:
+        return pieces[0]
+    return jnp.concatenate([piece.reshape(nodes, -1) for piece in pieces], axis=1).reshape(-1)
