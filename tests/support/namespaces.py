@@ -8,8 +8,10 @@ of a cluster.
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +44,8 @@ def joined(count: int) -> Iterator[Namespaces]:
     """`ip netns exec NAME` runs a command on one of them. This process reaches all from the bridge."""
     hosts = Namespaces(count)
     with contextlib.ExitStack() as stack:
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # so that all is removed then too
+        stack.callback(signal.signal, signal.SIGTERM, before)
         stack.callback(_remove, hosts)
         _remove(hosts)
         _ip("link", "add", _BRIDGE, "type", "bridge")
