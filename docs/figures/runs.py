@@ -10,6 +10,7 @@ KILLS, COST, RESTART = (
     newest("resume", "checkpoint-cost"),
     newest("resume", "restart"),
 )
+FLIPS = [told for told in newest("damage", "flips").values() if isinstance(told, dict)]
 FOUND = newest("finetune")["found"]
 PREDICT = newest("predict")["seconds"]
 LOAD = newest("processes", "load-4096")
@@ -49,6 +50,11 @@ PAGES = {
             "each time ({} allowed) | `podium verify-resume --kills 25`, under {:.0f} minutes",
             *(KILLS["kills"], KILLS["kills_inside_a_write"], KILLS["lost_steps_max"], KILLS["max_lost_steps"]),
             -(-KILLS["wall_seconds"] // 60),
+        ),
+        says(
+            "| one byte changed, {:,} times, in any file of a prepared directory or a run | {:,} named by `podium verify`, "
+            "{} without effect, none silently wrong |",
+            *(sum(told[what] for told in FLIPS) for what in ("flips", "named", "harmless")),
         ),
         says(
             "| checkpoints of the demo | {:.2f} s each, {} in a run of {:.0f} s: {:.1f} ± {:.1f} % |",
