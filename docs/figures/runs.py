@@ -52,8 +52,8 @@ PAGES = {
             -(-KILLS["wall_seconds"] // 60),
         ),
         says(
-            "| one byte changed, {:,} times, in any file of a prepared directory or a run | {:,} named by `podium verify`, "
-            "{} without effect, none silently wrong |",
+            "| one byte changed, {:,} times, in any file of a prepared directory or a run | {:,} named by "
+            "`podium verify`, {} without effect, none silently wrong |",
             *(sum(told[what] for told in FLIPS) for what in ("flips", "named", "harmless")),
         ),
         says(

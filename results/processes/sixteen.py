@@ -36,7 +36,7 @@ def main() -> None:
             print(told, file=sys.stderr, flush=True)
             found.append(told)
     about = {
-        "command": f"python results/processes/sixteen.py --count {given.count} --seed {given.seed}",
+        "command": f"python results/processes/sixteen.py --processes {given.processes} --count {given.count} --seed {given.seed}",
         "commit": commit,
         "machine": describe_machine(),
         "processes": given.processes,
