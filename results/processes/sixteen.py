@@ -36,7 +36,7 @@ def main() -> None:
             print(told, file=sys.stderr, flush=True)
             found.append(told)
     about = {
-        "command": f"python results/processes/sixteen.py --processes {given.processes} --count {given.count} --seed {given.seed}",
+        "command": " ".join(["python", *sys.argv]),
         "commit": commit,
         "machine": describe_machine(),
         "processes": given.processes,
