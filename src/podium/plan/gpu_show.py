@@ -39,8 +39,8 @@ def show_check(rows: Sequence[dict[str, Any]], console: Console) -> None:
     """Published runs on GPUs beside what is planned of them."""
     if not rows:
         return
-    table = Table(box=None, padding=(0, 1))
-    for name in ("cluster", "batch", "published", "planned", "error", "sums hidden", "for", "source"):
+    table = Table(box=None, padding=(0, 1, 0, 0))  # which fits 80 columns
+    for name in ("cluster", "batch", "published", "planned", "error", "hidden", "for", "source"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("cluster", "source") else "right")
     for row in rows:
         table.add_row(
