@@ -106,7 +106,11 @@ every_pair = pytest.mark.parametrize(
         for shape in ("2x3", "4x4 in tiles", "2x2, 4 lanes")
     ]
     + [
-        pytest.param(lambda axes: Sockets(axes, piece_bytes=64), SHAPES["3x5"], id="sockets in pieces, 3x5"),
+        pytest.param(
+            lambda axes: Sockets(axes, lambda *_: woven_routes, piece_bytes=64),
+            SHAPES["3x5"],
+            id="sockets in pieces, 3x5",
+        ),
     ],
 )
 

@@ -95,6 +95,6 @@ def best(rows: int, cols: int, size_bytes: int, *, costs: Costs) -> str:
         swing = load(found["swing"], rows, cols)
         # Its messages are few and large, and none is passed on before it is whole: it pays while ticks count more than
         # bytes (seen, 16 MB on 4x4 hosts of 100 Mbit/s: 1.10 s, the two colours 0.91).
-        if swing.messages * size_bytes / costs.bytes_per_second > 2 * swing.hops * costs.tick_seconds:
+        if swing.messages * size_bytes / costs.bytes_per_second > swing.hops * costs.tick_seconds:
             del found["swing"]
     return min(found, key=lambda name: load(found[name], rows, cols).seconds(size_bytes, costs))
