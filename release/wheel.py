@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 INSIDE = (
     "podium/libpodium_native.so",
     "podium/libpodium_convolve.so",
+    "podium/libpodium_links.so",
     "podium/plan/machines.toml",
     "podium/recipe/shipped/demo.toml",
     "podium/py.typed",
