@@ -66,7 +66,7 @@ def test_a_folder_is_classified_and_bad_files_are_named_and_left_out(run, photos
         best = np.argsort(-probabilities)[:2]
         assert [guess["class"] for guess in entry["guesses"]] == [trained.info.classes[i] for i in best]
         np.testing.assert_allclose([g["probability"] for g in entry["guesses"]], probabilities[best], atol=1e-5)
-    rows = list(csv.reader((tmp_path / "p.csv").open()))
+    rows = list(csv.reader((tmp_path / "p.csv").read_text().splitlines()))
     assert rows[0] == ["image", "class_1", "probability_1", "class_2", "probability_2"]
     assert [row[0] for row in rows[1:]] == files
     table = pyarrow.parquet.read_table(tmp_path / "p.parquet")
@@ -111,7 +111,7 @@ def test_an_evaluation_answers_by_class_and_draws_the_surest_mistakes(run, tmp_p
     confusion = np.array(record["confusion"])
     assert confusion.sum() == exact.images
     assert confusion.trace() / confusion.sum() == exact.top1
-    rows = list(csv.reader((tmp_path / "out" / "confusion.csv").open()))
+    rows = list(csv.reader((tmp_path / "out" / "confusion.csv").read_text().splitlines()))
     assert rows[0][1:] == ["red", "green", "blue"]
     assert [[int(cell) for cell in row[1:]] for row in rows[1:]] == confusion.tolist()
     mistakes = exact.images - confusion.trace()

@@ -50,23 +50,22 @@ def starts(folder):
 def test_a_keeper_runs_what_it_is_told_passes_signals_on_and_kills_it_when_the_launcher_is_gone(tmp_path):
     program = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('heard', flush=True))\n"
     program += "print('runs', flush=True)\nwhile True: time.sleep(60)"
-    keeper = subprocess.Popen(
-        [sys.executable, "-m", "podium.processes.keeper"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert keeper.stdin is not None
-    assert keeper.stdout is not None
-    assert int(keeper.stdout.readline()) > 0
-    order = {"command": [sys.executable, "-S", "-c", program], "folder": str(tmp_path), "environment": {}}
-    keeper.stdin.write(json.dumps(order) + "\n")
-    keeper.stdin.flush()
-    assert keeper.stdout.readline() == "runs\n"
-    keeper.stdin.write("SIGTERM\n")
-    keeper.stdin.flush()
-    assert keeper.stdout.readline() == "heard\n"
-    keeper.send_signal(signal.SIGTERM)  # as a scheduler would
-    assert keeper.stdout.readline() == "heard\n"
-    keeper.stdin.close()
-    assert keeper.wait() == 128 + signal.SIGKILL
+    command = [sys.executable, "-m", "podium.processes.keeper"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stdin is not None
+        assert keeper.stdout is not None
+        assert int(keeper.stdout.readline()) > 0
+        order = {"command": [sys.executable, "-S", "-c", program], "folder": str(tmp_path), "environment": {}}
+        keeper.stdin.write(json.dumps(order) + "\n")
+        keeper.stdin.flush()
+        assert keeper.stdout.readline() == "runs\n"
+        keeper.stdin.write("SIGTERM\n")
+        keeper.stdin.flush()
+        assert keeper.stdout.readline() == "heard\n"
+        keeper.send_signal(signal.SIGTERM)  # as a scheduler would
+        assert keeper.stdout.readline() == "heard\n"
+        keeper.stdin.close()
+        assert keeper.wait() == 128 + signal.SIGKILL
 
 
 def test_hosts_that_are_down_are_left_out_and_the_others_keep_their_order(hosts, tmp_path):

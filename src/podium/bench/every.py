@@ -26,7 +26,7 @@ NETWORKS = {"cifar": "resnet7", "resnet50": "ResNet-50"}
 
 
 def step_ratios(result: Any) -> dict[str, Ratio]:
-    """Of a step: to PyTorch, eager and compiled. Early results know only the first."""
+    """The step's ratios to PyTorch, eager and compiled. Early results know only the first."""
     found = {}
     for case, label in NETWORKS.items():
         if rates := result["cases"].get(case):
@@ -37,7 +37,7 @@ def step_ratios(result: Any) -> dict[str, Ratio]:
 
 
 def input_ratios(result: Any) -> dict[str, Ratio]:
-    """Of JPEG bytes on the most threads that were measured, to each peer that matters and is there."""
+    """The ratios of JPEG bytes on the most threads that were measured, to each peer that matters and is there."""
     ratios = result["ratios"][max(result["ratios"], key=int)]
     return {f"JPEG bytes / {label}": ratios[peer]["podium"] for peer, label in PEERS.items() if peer in ratios}
 
@@ -48,7 +48,7 @@ def update_ratios(result: Any) -> dict[str, Ratio]:
 
 
 def allreduce_ratios(result: Any) -> dict[str, Ratio]:
-    """Of the largest sum: seconds of XLA's and of the ring to seconds of the torus."""
+    """The ratios at the largest sum: seconds of XLA's and of the ring to seconds of the torus."""
     rows = result if isinstance(result, list) else result["results"]
     largest = max(rows, key=lambda row: row["bytes"])
     ours, (least, most) = largest["seconds"]["torus"], largest["spread_seconds"]["torus"]

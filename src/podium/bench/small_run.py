@@ -48,7 +48,8 @@ class Training:
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        self._said.extend(self.process.stdout)
+        with self.process.stdout:
+            self._said.extend(self.process.stdout)
 
     def ended(self) -> int:
         """Waits for its end; the exit code."""

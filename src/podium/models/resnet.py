@@ -71,9 +71,9 @@ class Layers:
     padding: Padding = "symmetric"
     on_gpu: bool = False
     dropout: float = 0.0
-    """Of the values that the classifier takes."""
+    """The share of values that the classifier does not see."""
     depth_drop: float = 0.0
-    """Of whole blocks: of the last one; `at_depth` makes it a block's own."""
+    """The share of examples that pass over the last block; `at_depth` makes it a block's own."""
     blur: bool = False
 
     def at_depth(self, share: float) -> "Layers":

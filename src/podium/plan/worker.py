@@ -45,6 +45,7 @@ def ask(module: str, request: dict[str, Any], environment: dict[str, str], *, st
         finally:
             worker.kill()
             worker.wait()
+            worker.stdout.close()
         if not answer:
             errors.seek(0)
             last_words = errors.read().strip().splitlines()[-1:]

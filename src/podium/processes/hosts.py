@@ -90,9 +90,12 @@ class Kept:
             with contextlib.suppress(OSError):
                 socket.create_connection((self.name, self.port), _REACH_SECONDS).close()
                 self.is_there.set()
-        for line in self._process.stdout:
-            if self._shows:
-                print(line, end="", flush=True)
+        with self._process.stdout:
+            for line in self._process.stdout:
+                if self._shows:
+                    print(line, end="", flush=True)
+        self.kill()  # it has ended: its other pipe is closed too
+        self._process.wait()
 
     @property
     def returncode(self) -> int | None:
@@ -105,7 +108,7 @@ class Kept:
         self._say(signal.Signals(number).name)
 
     def kill(self) -> None:
-        """The keeper kills its process when nobody speaks to it any more."""
+        """The keeper kills its process when nobody talks to it any more."""
         with contextlib.suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.close()

@@ -38,7 +38,7 @@ class Load:
 
 @lru_cache(maxsize=64)
 def load(routes: Routes, rows: int, cols: int) -> Load:
-    """Of an all-reduce."""
+    """The loads of an all-reduce."""
     found = routes(rows, cols)
     hops, messages = 0, 0.0
     for t in range(max(len(route.ticks) for route in found)):

@@ -30,7 +30,7 @@ class Joined:
 
     plain: Replicated
     shapes: tuple[Any, Any]
-    """Of the network's weights and statistics."""
+    """The shapes of the network's weights and statistics."""
     specs = Replicated.specs
 
     @property

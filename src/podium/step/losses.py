@@ -9,7 +9,7 @@ from podium.step.state import Batch
 
 
 def training_losses(recipe: Recipe, logits: jax.Array, batch: Batch) -> jax.Array:
-    """Of each example of a chip's batch. A mixed image has two classes, each by its share; with class weights each
+    """The loss of each example of a chip's batch. A mixed image has two classes, each by its share; with class weights each
     counts by its weight."""
     label, weight = batch["label"], batch.get("weight")
     if "mix" not in batch:

@@ -16,7 +16,7 @@ class Product(NamedTuple):
 
 
 def flops(jaxpr: Any) -> float:
-    """Of a whole program, all its chips together."""
+    """The count of a whole program, all its chips together."""
     return sum(times * product(equation).flops for equation, times in _counted(jaxpr))
 
 

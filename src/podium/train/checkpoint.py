@@ -251,7 +251,7 @@ class Checkpoints:
 
 
 def _reader() -> ocp.Checkpointer:
-    """Of several processes one may read alone: it waits for no other."""
+    """Makes a reader that one of several processes may use alone: it waits for no other."""
     me = runtime().process_id
     alone = ocp.options.MultiprocessingOptions(
         primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"reader-{me}"

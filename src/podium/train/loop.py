@@ -220,7 +220,7 @@ class _Programs:
     evaluate: Any
     compile_seconds: float
     train_flops: float
-    """Of all the run's steps."""
+    """The work of all the run's steps."""
 
 
 def _compile(recipe: Recipe, step: Step, state: State, *, first_step: int) -> _Programs:

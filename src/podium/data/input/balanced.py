@@ -19,7 +19,7 @@ _OF_CLASSES, _OF_IMAGES = 2, 3  # among the keys of one seed
 @dataclass(frozen=True, eq=False)
 class BalancedOrder:
     labels: np.ndarray
-    """Of every stored image."""
+    """The class of every stored image."""
     batch_global: int
     seed: int
 
@@ -41,6 +41,6 @@ class BalancedOrder:
 
     @cached_property
     def _classes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of the classes that have images: how many, where they begin, and all images class by class."""
+        """The classes that have images: how many, where they begin, and all images class by class."""
         _, counts = np.unique(self.labels, return_counts=True)
         return counts, np.cumsum(counts) - counts, np.argsort(self.labels, kind="stable")
