@@ -37,7 +37,7 @@ def hosts(tmp_path):
         shell.write_text(SHELL.format(folder=tmp_path))
         shell.chmod(0o755)
         script.write_text(PROGRAM.format(folder=str(tmp_path)) + program)
-        patience = Patience(enough=20.0, first=0.5, settle=0.5, again=0.1)
+        patience = Patience(enough=60.0, first=4.0, settle=4.0, again=0.1)  # a keeper starts Python
         return Hosts(NAMES, (str(shell),), least, (sys.executable, str(script)), patience)
 
     return of
@@ -70,7 +70,7 @@ def test_a_keeper_runs_what_it_is_told_passes_signals_on_and_kills_it_when_the_l
 
 def test_hosts_that_are_down_are_left_out_and_the_others_keep_their_order(hosts, tmp_path):
     (tmp_path / "down-127.0.0.2").touch()
-    there = gather(hosts(), print, settle_seconds=0.5)
+    there = gather(hosts(), print, settle_seconds=4.0)
     assert [kept.name for kept in there] == ["127.0.0.1", "127.0.0.3", "127.0.0.4"]
     for kept in there:
         kept.kill()
@@ -123,7 +123,7 @@ def test_too_few_hosts_are_said_so_and_nothing_starts(hosts, tmp_path):
     for name in NAMES[:2]:
         (tmp_path / f"down-{name}").touch()
     few = hosts()
-    few = Hosts(few.names, few.shell, 3, few.command, Patience(enough=2.0, first=0.5, settle=0.5, again=0.1))
+    few = Hosts(few.names, few.shell, 3, few.command, Patience(enough=5.0, first=4.0, settle=4.0, again=0.1))
     said: list[str] = []
     assert launch_on_hosts(("train",), few, restarts=0, say=said.append) == EXIT_HUNG
     assert said[-1] == "2 of 4 hosts are there, and 3 are needed"

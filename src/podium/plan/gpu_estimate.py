@@ -95,8 +95,8 @@ def parts(
 
 
 def hidden_share(sums: list[GpuCollective], pod: Pod, constants: GpuConstants = CONSTANTS) -> float:
-    """The share of the sums' bytes that travels while other work runs: by the compiled schedule, and the estimated times
-    of a sum and of what lies under it."""
+    """The share of the sums' bytes that travels while other work runs: by the compiled schedule, and the estimated
+    times of a sum and of what lies under it."""
     covered = [min(1.0, load_us(c.under, constants) / collective_us(c, pod, constants)) for c in sums]
     return sum(share * c.bytes for share, c in zip(covered, sums, strict=True)) / sum(c.bytes for c in sums)
 

@@ -84,8 +84,8 @@ class Summary:
     weights_hash: str
     run: str
     train_flops: float = 0.0
-    """The operations of the convolutions and matrix products of all steps, forward, backward and in the update (`step.work`); 0 in a
-    summary that was written before they were counted."""
+    """The operations of the convolutions and matrix products of all steps, forward, backward and in the update
+    (`step.work`); 0 in a summary that was written before they were counted."""
 
 
 class Listener:

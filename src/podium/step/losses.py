@@ -9,8 +9,8 @@ from podium.step.state import Batch
 
 
 def training_losses(recipe: Recipe, logits: jax.Array, batch: Batch) -> jax.Array:
-    """The loss of each example of a chip's batch. A mixed image has two classes, each by its share; with class weights each
-    counts by its weight."""
+    """The loss of each example of a chip's batch. A mixed image has two classes, each by its share; with class
+    weights each counts by its weight."""
     label, weight = batch["label"], batch.get("weight")
     if "mix" not in batch:
         losses = label_losses(recipe, logits, label, smoothing=recipe.label_smoothing)
