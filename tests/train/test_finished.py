@@ -3,6 +3,7 @@ directory; --run alone knows the rest; --dry-run says what would happen."""
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from tests.support.small_runs import Heard, small_recipe
@@ -71,3 +72,12 @@ def test_a_dry_run_writes_nothing(small_data, tmp_path):
     command = Train(recipe="demo", data=str(small_data), run=tmp_path / "run", dry_run=True)
     assert train(command)["run"] == f"run: {tmp_path / 'run'} is made"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_refuses_weights_that_do_not_fit(ended, small_data):
+    command = Train(recipe="demo", data=str(small_data), weights=str(ended[0]), dry_run=True)
+    told = train(replace(command, set=("model.name=resnet8", "data.image_size=16")))["network"]
+    assert "starts from " in told
+    assert "its classifier too" in told
+    with pytest.raises(UserError, match=r"does not fit model\.name=resnet18"):
+        train(replace(command, set=("model.name=resnet18",)))

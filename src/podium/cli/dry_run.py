@@ -5,9 +5,11 @@ from pathlib import Path
 from podium.data.dataset.manifest import has_manifest
 from podium.data.dataset.shards import ImageSet
 from podium.data.prepare.locate import training_directory
+from podium.mesh import pass_over_compilers, recipe_mesh
 from podium.recipe.schema import Recipe
+from podium.step.programs import network_shapes
 from podium.train.checkpoint_files import complete_steps
-from podium.train.initial_weights import open_weights
+from podium.train.initial_weights import find_start, open_weights
 from podium.train.loop import checkpoint_steps, evaluation_steps
 
 
@@ -21,7 +23,8 @@ def describe(
         filled = recipe.for_data(len(images[0].classes), len(images[0]), len(images[1]))
     told["network"] = (
         f"network: {recipe.model.name}, {filled.model.classes or 'as many as the data has'} classes, "
-        f"{recipe.data.image_size} px; frozen: {recipe.model.freeze}; starts from {_start(weights)}"
+        f"{recipe.data.image_size} px; frozen: {recipe.model.freeze}; "
+        f"{_start(weights, filled, classes=images and images[0].classes, run=run)}"
     )
     told["training"] = (
         f"training: recipe {recipe.name}, {filled.epochs:g} epochs of {filled.data.train_images:,} images in batches "
@@ -47,11 +50,18 @@ def _data(data: str | None) -> tuple[str, tuple[ImageSet, ImageSet] | None]:
     return f"data: {data} would be prepared first: {len(files):,} files, {size:.3g} GB, into {place.directory}", None
 
 
-def _start(weights: str | None) -> str:
+def _start(weights: str | None, recipe: Recipe, *, classes: tuple[str, ...] | None, run: Path | None) -> str:
+    """Weights that do not fit are refused, as in training, once the data has told the classes."""
     if weights is None:
-        return "random numbers"
-    found = open_weights(weights)
-    return f"{len(found.tensors)} tensors of {found.source}"
+        return "starts from random numbers"
+    if classes is None:
+        pass_over_compilers()
+        found = open_weights(weights)
+        return f"starts from {len(found.tensors)} tensors of {found.source}"
+    said: list[str] = []
+    shapes = network_shapes(recipe, recipe_mesh(recipe))
+    find_start(weights, run or Path("runs"), recipe=recipe, shapes=shapes, classes=classes, say=said.append)
+    return "; ".join(said) or "continues from the run's own checkpoint"
 
 
 def _run(run: Path | None, recipe: Recipe, from_step: int | None) -> str:

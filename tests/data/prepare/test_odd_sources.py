@@ -86,7 +86,7 @@ def test_what_is_passed_over_is_counted_and_named(photos, tmp_path, monkeypatch)
     report = prepare(photos, tmp_path / "out", PrepareOptions(validation_share=0.2))
     assert report.classes == 2
     assert "2 files have no image's ending and were passed over: cat/IMG_0001, cat/notes.txt" in report.notes
-    assert "1 folders are empty and were passed over: bird/" in report.notes
+    assert "1 folder is empty and was passed over: bird/" in report.notes
     assert {item.name: item.reason for item in report.left_out} == {
         "dog/gone.jpg": "a link that leads nowhere",
         "dog/phone.HEIC": "HEIC; pip install 'podium[heic]' to have it read",

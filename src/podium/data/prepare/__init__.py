@@ -148,8 +148,12 @@ def _passed_over(names: Sequence[str]) -> list[str]:
     empty = [name for name in names if name.endswith("/")]
     others = [name for name in names if not name.endswith("/")]
     notes = []
-    for found, what in ((others, "files have no image's ending and were"), (empty, "folders are empty and were")):
+    for found, one, many in (
+        (others, "file has no image's ending and was", "files have no image's ending and were"),
+        (empty, "folder is empty and was", "folders are empty and were"),
+    ):
         if found:
+            what = one if len(found) == 1 else many
             shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
             notes.append(f"{len(found):,} {what} passed over: {shown}")
     return notes
