@@ -39,6 +39,12 @@ class Slurm:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = os.environ | {"SLURM_CONF": str(folder / "slurm.conf"), "XDG_CACHE_HOME": f"{folder}/cache"}
+        self.daemons: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *command: str) -> None:
+        """Starts a daemon of the cluster."""
+        with (self.folder / "daemons.log").open("a") as out:
+            self.daemons.append(subprocess.Popen(command, env=self.environment, stdout=out, stderr=out))
 
     def run(self, *command: str, **more: str) -> str:
         done = subprocess.run(
@@ -60,8 +66,7 @@ class Slurm:
 
     def power_on(self, node: str) -> None:
         """Starts the node's daemon, and lets Slurm use it again."""
-        with (self.folder / "daemons.log").open("a") as out:
-            subprocess.Popen(["/usr/sbin/slurmd", "-D", "-N", node], env=self.environment, stdout=out, stderr=out)
+        self.start("/usr/sbin/slurmd", "-D", "-N", node)
         self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def _runs_on(self, process: psutil.Process, node: str) -> bool:
@@ -138,21 +143,18 @@ def started(folder: Path) -> Iterator[Slurm]:
         stack.callback(_end_all_of, slurm)
         _configure(folder)
 
-        def daemon(*command: str) -> subprocess.Popen[bytes]:
-            with (folder / "daemons.log").open("a") as out:
-                return subprocess.Popen(command, env=slurm.environment, stdout=out, stderr=out)
-
         files = {"socket": "socket", "pid-file": "pid", "log-file": "log", "key-file": "key", "seed-file": "seed"}
         options = [f"--{option}={folder}/munge.{name}" for option, name in files.items()]
         # --force: the socket may lie in a folder that only root can enter, and all that use it are root's.
-        daemons = [daemon("/usr/sbin/munged", "--foreground", "--force", *options)]
+        slurm.start("/usr/sbin/munged", "--foreground", "--force", *options)
 
         def all_run() -> bool:
-            return all(process.poll() is None for process in daemons)
+            return all(process.poll() is None for process in slurm.daemons)
 
         until((folder / "munge.socket").exists, all_run)
-        daemons.append(daemon("/usr/sbin/slurmctld", "-D"))
-        daemons += [daemon("/usr/sbin/slurmd", "-D", "-N", node) for node in NODES]
+        slurm.start("/usr/sbin/slurmctld", "-D")
+        for node in NODES:
+            slurm.start("/usr/sbin/slurmd", "-D", "-N", node)
 
         def is_up() -> bool:
             done = subprocess.run(
@@ -219,6 +221,8 @@ def _end_all_of(slurm: Slurm) -> None:
                 process.kill()
                 ours.append(process)
     psutil.wait_procs(ours)
+    for daemon in slurm.daemons:
+        daemon.wait()
 
 
 def missing() -> str:
