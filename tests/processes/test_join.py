@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 from tests.support.processes import RECIPE, free_port, metrics, train_together
+from tests.support.sharded import in_shards
 
 from podium.errors import UserError
 from podium.processes.join import Cluster, join
@@ -67,6 +68,21 @@ def test_a_process_with_another_recipe_is_named_before_the_first_step(arguments,
         assert "process 1 on" in process.err
         assert "has a different recipe from process 0" in process.err
     assert not run.exists()
+
+
+def test_a_process_opens_the_shards_of_its_share_alone(together, arguments, small_data, tmp_path):
+    """The copy that process 1 has of the data lacks what process 0 alone needs."""
+    data, copy = in_shards(small_data, tmp_path / "data", train=8, validation=4), tmp_path / "copy"
+    shutil.copytree(data, copy)
+    for file in ("train-00000", "train-00001", "train-00002", "validation-00000", "validation-00003"):
+        next(copy.glob(f"{file}-*.arrow")).unlink()
+    run = ["--run", str(tmp_path / "run"), "--set", "weight_update=sharded", "--set", "reduce=torus"]
+    both = train_together([*arguments, *run, "--data", str(data)], [*arguments, *run, "--data", str(copy)])
+    assert [process.code for process in both] == [0, 0], both[0].err + both[1].err
+    hashes = [
+        json.loads((where / "summary.json").read_text())["weights_hash"] for where in (tmp_path / "run", together[0])
+    ]
+    assert hashes[0] == hashes[1]
 
 
 def test_a_process_whose_copy_of_the_data_lacks_a_shard_ends_all(arguments, small_data, tmp_path):

@@ -102,8 +102,9 @@ class TrainingLoop:
         else:
             self._state = first_state(self._step, setup.weights)
         self._listener.started(_started(setup, jax.eval_shape(self._step.portable, self._state), cache_level))
-        for warning in data_warnings(self._recipe, setup.images, setup.validation):
-            self._listener.note(warning)
+        if is_first() and not first_step:  # which reads the labels of all shards: one process does, and once
+            for warning in data_warnings(self._recipe, setup.images, setup.validation):
+                self._listener.note(warning)
         if setup.changes:
             self._listener.note(f"resumes with {', '.join(setup.changes)}")
         budget = setup.budgets.validation_bytes

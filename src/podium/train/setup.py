@@ -13,13 +13,16 @@ from jax.sharding import Mesh
 
 from podium.data.dataset.shards import ImageSet
 from podium.data.input.cache import CacheBudgets, divide_budget
+from podium.data.input.loader import training_share
+from podium.data.input.order import evaluation_share
+from podium.data.input.prefetch import local_rows
 from podium.exchange.weights import Chosen
 from podium.host.accelerators import unused_accelerator
 from podium.host.files import reporting
 from podium.host.gpus import sum_in_one_order
 from podium.host.malloc import keep
 from podium.host.versions import versions
-from podium.mesh import build_mesh, find_devices, is_cpu, is_gpu
+from podium.mesh import batch_sharding, build_mesh, find_devices, is_cpu, is_gpu
 from podium.models import native
 from podium.optim import OwnOptimizer
 from podium.processes import agree
@@ -97,6 +100,7 @@ def set_up(
     shape, devices = find_devices(recipe.torus)
     torus = lay_out(shape, recipe.batch_global, recipe.model.norm_span)
     mesh = build_mesh(torus, devices)
+    agree.everywhere(lambda: _open_shares(opened, mesh))
     if is_cpu(mesh):
         keep()
         if native.missing:
@@ -146,8 +150,16 @@ class _Opened:
 
 def _open(recipe: Recipe, data: str | Path) -> _Opened:
     """The images to train on and those to evaluate on, and the recipe that knows how many they are."""
-    images, validation = ImageSet.open(data, "train"), ImageSet.open(data, "validation")
+    images, validation = (ImageSet.open(data, split, whole=False) for split in ("train", "validation"))
     return _Opened(recipe.for_data(len(images.classes), len(images), len(validation)), images, validation)
+
+
+def _open_shares(opened: _Opened, mesh: Mesh) -> None:
+    """Opens the shards of which this host will use images, so that a damaged one is told before the run begins."""
+    recipe, batch_global = opened.recipe, opened.recipe.batch_global
+    rows = local_rows(batch_sharding(mesh), batch_global)
+    opened.images.need_ranges(training_share(opened.images, recipe, rows))
+    opened.validation.need_ranges(evaluation_share(len(opened.validation), batch_global, rows))
 
 
 def _first_step(

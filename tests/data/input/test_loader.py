@@ -198,7 +198,6 @@ def test_the_cache_keeps_what_it_was_asked_for(small_data):
 def test_an_image_of_another_size_than_stored_is_decoded_from_its_file(small_data):
     images = ImageSet.open(small_data, "train")
     truth = Cache(images, "none", threads=1)
-    images.sizes = images.sizes.copy()
     images.sizes[1] += 8
     cache, samples, boxes = Cache(images, "pixels", threads=1), np.arange(3), np.array([(0, 0, 16, 16)] * 3)
     out, expected = np.empty((2, 3, 8, 8, 3), np.uint8)

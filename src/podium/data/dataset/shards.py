@@ -9,7 +9,7 @@ mapped files. Nothing here decodes a JPEG or decides an order.
 import copy
 import hashlib
 import json
-from bisect import bisect_right
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +23,8 @@ import pyarrow as pa
 from podium.data.dataset.checksums import data_ranges, frame_crc32, image_crc32
 from podium.data.dataset.column import ByteColumn
 from podium.data.dataset.jpeg import jpeg_header
-from podium.data.dataset.manifest import FAMILY, Manifest, Shard, damaged, read_manifest
+from podium.data.dataset.manifest import FAMILY, Manifest, Shard, read_manifest
+from podium.data.dataset.open_shard import OpenShard, open_shard
 from podium.data.dataset.seek import build_index
 from podium.errors import UserError
 from podium.host.files import replacing, sha256
@@ -157,35 +158,27 @@ class ImageSet:
     """
 
     def __init__(self, directory: Path, manifest: Manifest, split: str) -> None:
+        """Opens no shard: each is opened when one of its images is first asked for."""
         self.directory, self.split = directory, split
         self.classes: tuple[str, ...] = manifest.classes
         self.content_hash: str = manifest.content_hash
         self.shards: tuple[Shard, ...] = manifest.splits[split]
-        schema = pa.schema(list(_SCHEMA)[: _COLUMNS.get(manifest.format)])
-        with ThreadPoolExecutor() as pool:  # checksums of labels and names: a second for 14 million images on one core
-            opened = pool.map(lambda shard: _open_shard(directory / shard.file, shard, schema), self.shards)
-            batches = [batch for batches in opened for batch in batches]
-        self._first: list[int] = np.cumsum([0, *(batch.num_rows for batch in batches)]).tolist()
-        self._names = [batch.column(4) for batch in batches]
-        try:
-            self.images = ByteColumn([batch.column(0) for batch in batches])
-            """The JPEG files as stored."""
-            self.indexes = ByteColumn([_indexes(batch) for batch in batches])
-            """The seek index of each; empty where there is none."""
-            self.labels: np.ndarray = _numbers(batches, "label")
-            """int32 [n]"""
-            self.sizes: np.ndarray = np.stack([_numbers(batches, "width"), _numbers(batches, "height")], axis=1)
-            """int32 [n, 2]: width, height in pixels"""
-            self._crc32 = _numbers(batches, "crc32") if "crc32" in schema.names else None
-        except ValueError as error:  # pa.ArrowInvalid, of nulls where none may be, is one too
-            raise damaged(directory, error) from error
-        self._looked_at = np.zeros(len(self), np.bool_)
-        self._damaged = np.zeros(len(self), np.bool_)
-        if len(self) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
-            raise damaged(directory, f"labels outside its {len(self.classes)} classes")
+        self._schema = pa.schema(list(_SCHEMA)[: _COLUMNS.get(manifest.format)])
+        self._first: np.ndarray = np.cumsum([0, *(shard.images for shard in self.shards)])
+        self._is_open, self._opening = np.zeros(len(self.shards), np.bool_), threading.Lock()
+        count = len(self)
+        self.images = ByteColumn(count)
+        """The JPEG files as stored, of images that were asked for."""
+        self.indexes = ByteColumn(count)
+        """The seek index of each; empty where there is none."""
+        self._labels, self._sizes = np.zeros(count, np.int32), np.zeros((count, 2), np.int32)
+        self._names: dict[int, pa.ChunkedArray] = {}
+        self._crc32 = np.zeros(count, np.uint32) if "crc32" in self._schema.names else None
+        self._looked_at, self._damaged = np.zeros((2, count), np.bool_)
 
     @classmethod
-    def open(cls, directory: str | Path, split: str) -> "ImageSet":
+    def open(cls, directory: str | Path, split: str, *, whole: bool = True) -> "ImageSet":
+        """With all its shards, or, if not `whole`, with none yet."""
         manifest = read_manifest(directory)
         if split not in manifest.splits:
             has = ", ".join(sorted(manifest.splits))
@@ -193,7 +186,67 @@ class ImageSet:
                 f"{directory} has no split {split!r}, only {has}; prepare it again, for example by "
                 "podium prepare SOURCE NEW_DIRECTORY --validation-share 0.1"
             )
-        return cls(Path(directory), manifest, split)
+        images = cls(Path(directory), manifest, split)
+        images.need_ranges([slice(0, len(images))] if whole else [])
+        return images
+
+    def need(self, rows: np.ndarray) -> None:
+        """Opens the shards of these images, as far as they are not open: before `images` and `indexes` of them."""
+        if not self._is_open.all():
+            self._open(np.unique(self._shards_of(rows)))
+
+    def need_ranges(self, ranges: Iterable[slice]) -> None:
+        """Opens the shards of [first, last) images each."""
+        ends = [self._shards_of(np.array([part.start, part.stop - 1])) for part in ranges if part.start < part.stop]
+        self._open(np.unique(np.concatenate([np.zeros(0, np.int64), *(np.arange(a, b + 1) for a, b in ends)])))
+
+    def open_files(self) -> list[str]:
+        return [self.shards[number].file for number in np.flatnonzero(self._is_open)]
+
+    def _shards_of(self, rows: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self._first, rows, side="right") - 1
+
+    def _open(self, numbers: np.ndarray) -> None:
+        if self._is_open[numbers].all():
+            return
+        with self._opening, ThreadPoolExecutor() as pool:  # checksums: a second for 14 million images on one core
+            closed = numbers[~self._is_open[numbers]].tolist()
+            for number, opened in zip(closed, pool.map(self._opened, closed), strict=True):
+                self._take(number, opened)
+
+    def _opened(self, number: int) -> OpenShard:
+        shard = self.shards[number]
+        return open_shard(self.directory / shard.file, shard, self._schema, classes=len(self.classes))
+
+    def _take(self, number: int, opened: OpenShard) -> None:
+        first, last = self._first[number : number + 2].tolist()
+        self.images.fill(first, opened.images)
+        self.indexes.fill(first, opened.indexes)
+        self._labels[first:last], self._sizes[first:last] = opened.labels, opened.sizes
+        if self._crc32 is not None and opened.crc32 is not None:
+            self._crc32[first:last] = opened.crc32
+        self._names[number] = opened.names
+        self._is_open[number] = True  # last: other threads ask
+
+    @property
+    def labels(self) -> np.ndarray:
+        """int32 [n], of all images: opens every shard."""
+        self.need_ranges([slice(0, len(self))])
+        return self._labels
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """int32 [n, 2]: width, height in pixels, of all images: opens every shard."""
+        self.need_ranges([slice(0, len(self))])
+        return self._sizes
+
+    def labels_of(self, rows: np.ndarray) -> np.ndarray:
+        self.need(rows)
+        return self._labels[rows]
+
+    def sizes_of(self, rows: np.ndarray) -> np.ndarray:
+        self.need(rows)
+        return self._sizes[rows]
 
     def with_classes(self, classes: tuple[str, ...]) -> "ImageSet":
         """The same images with the numbers of `classes`, which has all of this set's and perhaps more."""
@@ -204,21 +257,23 @@ class ImageSet:
                 f"{self.directory} has {len(unknown)} classes that the run does not know ({shown}); it knows "
                 f"{', '.join(classes[:3])}{', …' if len(classes) > 3 else ''}: rename or leave out the others"
             )
-        same = copy.copy(self)
+        labels, same = self.labels, copy.copy(self)
         same.classes = classes
-        same.labels = np.array([classes.index(name) for name in self.classes], np.int32)[self.labels]
+        same._labels = np.array([classes.index(name) for name in self.classes], np.int32)[labels]
         return same
 
     def __len__(self) -> int:
-        return self._first[-1]
+        return int(self._first[-1])
 
     def image(self, index: int) -> np.ndarray:
         """The JPEG file as stored: uint8 [bytes], read-only, no copy."""
+        self._shard_of(index)
         return self.images[index]
 
     def damaged(self, index: int) -> bool:
         """Whether the image or its seek index has changed since it was written. Looks once, when first asked; earlier
         formats cannot tell."""
+        self.need(np.array([index]))
         if not self._looked_at[index] and self._crc32 is not None:
             self._damaged[index] = image_crc32(self.images[index], self.indexes[index]) != self._crc32[index]
             self._looked_at[index] = True  # last: other threads ask too
@@ -233,39 +288,13 @@ class ImageSet:
         return self._damaged[indices]
 
     def name(self, index: int) -> str:
+        number = self._shard_of(index)
+        return self._names[number][index - int(self._first[number])].as_py()
+
+    def _shard_of(self, index: int) -> int:
+        """The number of the image's shard, which is then open."""
         if not 0 <= index < len(self):
             raise IndexError(f"image {index} of {len(self)}")
-        batch = bisect_right(self._first, index) - 1
-        return self._names[batch][index - self._first[batch]].as_py()
-
-
-def _open_shard(path: Path, shard: Shard, schema: pa.Schema) -> list[pa.RecordBatch]:
-    try:
-        if path.stat().st_size != shard.bytes:
-            raise ValueError(f"{path.stat().st_size} bytes, the manifest says {shard.bytes}")
-        if shard.frame_crc32 is not None and frame_crc32(path, shard.data) != shard.frame_crc32:
-            raise ValueError("labels, names or places of images do not match their checksum")
-        # The batches keep the mapping alive; the file handle can go: a thousand shards would use too many.
-        with pa.memory_map(str(path)) as file:
-            reader = pa.ipc.open_file(file)
-            if not reader.schema.equals(schema):
-                raise ValueError(f"its columns are {', '.join(reader.schema.names)}")
-            batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        for batch in batches:
-            batch.validate()
-            batch.column(4).validate(full=True)  # names; ByteColumn looks at places of bytes
-        images = sum(batch.num_rows for batch in batches)
-        if images != shard.images:
-            raise ValueError(f"{images} images, the manifest says {shard.images}")
-        return batches
-    except (ValueError, OSError, pa.ArrowException) as error:  # not every error of Arrow is a ValueError
-        raise damaged(path, str(error).partition("\n")[0]) from error
-
-
-def _indexes(batch: pa.RecordBatch) -> pa.Array:
-    return batch.column(5) if batch.num_columns > 5 else pa.nulls(batch.num_rows, pa.binary())
-
-
-def _numbers(batches: list[pa.RecordBatch], column: str) -> np.ndarray:
-    kind = _SCHEMA.field(column).type.to_pandas_dtype()
-    return np.concatenate([np.zeros(0, kind), *(batch.column(column).to_numpy() for batch in batches)])
+        row = np.array([index])
+        self.need(row)
+        return int(self._shards_of(row)[0])

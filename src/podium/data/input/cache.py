@@ -31,7 +31,7 @@ def choose_level(images: ImageSet, share: Share, wanted: str, *, budget_bytes: i
 def cached_bytes(images: ImageSet, share: Share, level: Level) -> int:
     """What the whole share takes in memory at a level."""
     if level == "pixels":
-        return sum(int(images.sizes[part].astype(np.int64).prod(axis=1).sum()) * 3 for part in share)
+        return sum(int(images.sizes_of(part).astype(np.int64).prod(axis=1).sum()) * 3 for part in share.numbers())
     if level == "bytes":
         return sum(shard.bytes for shard in images.shards) * len(share) // max(1, len(images))
     return 0
@@ -77,7 +77,7 @@ class Cache:
             return self._from_files(samples, boxes, flips, out=out)
         kept = self._pixels.buffers(samples, None)
         broken = kept.sizes == 0
-        sizes = np.where(broken[:, None], 0, self.images.sizes[samples])
+        sizes = np.where(broken[:, None], 0, self.images.sizes_of(samples))
         statuses = decode.resize_batch(kept, boxes, flips, out=out, threads=self.threads, sizes=sizes)
         for row in np.flatnonzero(broken):  # the decoder says how
             one = slice(row, row + 1)
@@ -103,6 +103,7 @@ class Cache:
 
     def _from_files(self, samples: np.ndarray, boxes: np.ndarray, flips: np.ndarray, *, out: np.ndarray) -> np.ndarray:
         """As `decode`; an image that has changed on the disk is reported, whether or not it decodes."""
+        self.images.need(samples)
         list(self._pool.map(self.images.damaged, self.images.unchecked(samples).tolist()))
         statuses = self._decoded(samples, boxes, flips, out=out)
         statuses[self.images.known_damaged(samples)] = decode.Status.CHANGED
@@ -131,7 +132,7 @@ class Cache:
 
     def _keep_index(self, sample: int, image: np.ndarray) -> None:
         try:
-            index = build_index(image, *self.images.sizes[sample].tolist())
+            index = build_index(image, *self.images.sizes_of(np.array(sample)).tolist())
         except decode.DecodeError:
             return
         if index is not None:
@@ -142,5 +143,5 @@ class Cache:
             return
         with contextlib.suppress(decode.DecodeError):
             pixels = decode.decode_pixels(self.images.image(sample))
-            if pixels.shape[1::-1] == tuple(self.images.sizes[sample]):
+            if pixels.shape[1::-1] == tuple(self.images.sizes_of(np.array(sample))):
                 self._pixels.put(sample, pixels.reshape(-1))

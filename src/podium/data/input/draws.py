@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from podium.data.dataset.shards import ImageSet
 from podium.data.input import counter_rng
 from podium.data.input.augment import Crops, train_crops
 from podium.data.input.balanced import BalancedOrder
@@ -29,9 +30,9 @@ class Draw:
 
 
 class Draws:
-    def __init__(self, order: Order | BalancedOrder, recipe: Recipe, rows: np.ndarray, *, sizes: np.ndarray) -> None:
-        """`rows` are this host's places of a batch, `sizes` [image, 2] the width and height of all stored images."""
-        self._order, self._recipe, self._rows, self._sizes = order, recipe, rows, sizes
+    def __init__(self, order: Order | BalancedOrder, recipe: Recipe, rows: np.ndarray, *, images: ImageSet) -> None:
+        """`rows` are this host's places of a batch."""
+        self._order, self._recipe, self._rows, self._images = order, recipe, rows, images
         self._drawn: dict[int, Draw] = {}
 
     def step(self, step: int) -> Draw:
@@ -44,7 +45,8 @@ class Draws:
         self._drawn = {}
 
     def crops(self, samples: np.ndarray, epochs: np.ndarray) -> Crops:
-        return train_crops(self._recipe.data, self._recipe.seed, epochs, samples=samples, sizes=self._sizes[samples])
+        sizes = self._images.sizes_of(samples)
+        return train_crops(self._recipe.data, self._recipe.seed, epochs, samples=samples, sizes=sizes)
 
     def operations(self, draw: Draw, *, size: int) -> np.ndarray:
         """What the recipe's policy does to a step's images of this size."""

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from podium.data.input.buffers import BatchMemory
 from podium.data.input.cache import Cache, budget_bytes, choose_level
 from podium.data.input.draws import Draws
 from podium.data.input.order import Order, evaluation_batch, evaluation_batches, evaluation_share
+from podium.data.input.share import Share, runs
 from podium.errors import UserError
 from podium.recipe.batch import eval_batch, train_batch
 from podium.recipe.images import Data
@@ -49,13 +51,16 @@ class TrainLoader:
         budget = budget_bytes(recipe.data.cache_gb) if budget is None else budget
         level = choose_level(images, share, recipe.data.cache, budget_bytes=budget)
         self.cache = Cache(images, level, thread_count(recipe.data))
-        self.draws = Draws(self.order, recipe, rows, sizes=images.sizes)
+        self.draws = Draws(self.order, recipe, rows, images=images)
         self.broken = Broken()
         self._mean_colour = np.round(255 * np.array(recipe.data.mean)).clip(0, 255).astype(np.uint8)
-        self._weights = class_weights(recipe, images.labels)
         self._memory = BatchMemory()
         self._closed = threading.Event()
         self._reader: threading.Thread | None = None
+
+    @cached_property
+    def _weights(self) -> np.ndarray:
+        return class_weights(self.recipe, self.images.labels)
 
     def read_ahead(self, first_step: int) -> None:
         """Starts to fill the cache with this host's share, in the order in which the next epoch asks for it: while the
@@ -96,7 +101,7 @@ class TrainLoader:
             if self.recipe.augment.policy != "none":
                 operations = self.draws.operations(draw, size=batch["image"].shape[-2])
                 change_batch(batch["image"][i], operations, self._mean_colour, threads=self.cache.threads)
-            batch["label"][i] = self.images.labels[samples]
+            batch["label"][i] = self.images.labels_of(samples)
             if "weight" in batch:
                 batch["weight"][i] = self._weights[batch["label"][i]]
             for name, drawn in self.draws.beside(draw, size=batch["image"].shape[-2]).items():
@@ -145,7 +150,7 @@ class EvalLoader:
         samples = evaluation_batch(len(self.images), self.batch_global, index, rows=self.rows)
         here = np.flatnonzero(samples >= 0)
         present = samples[here]
-        crops = eval_crops(self.data, self.images.sizes[present])
+        crops = eval_crops(self.data, self.images.sizes_of(present))
         # Padding stands behind the images, so the images are a contiguous start of the batch.
         statuses = self.cache.decode(present, crops.boxes, crops.flips, out=batch["image"][: len(here)])
         for row in np.flatnonzero(statuses):
@@ -156,13 +161,20 @@ class EvalLoader:
             )
         batch["image"][len(here) :] = 0
         batch["label"][:] = -1
-        batch["label"][here] = self.images.labels[present]
+        batch["label"][here] = self.images.labels_of(present)
 
 
 def make_order(images: ImageSet, recipe: Recipe) -> Order | BalancedOrder:
     if recipe.data.balance == "sampling":
         return BalancedOrder(images.labels, recipe.batch_global, recipe.seed)
     return Order(len(images), recipe.batch_global, recipe.seed, version=recipe.data.order)
+
+
+def training_share(images: ImageSet, recipe: Recipe, rows: np.ndarray) -> Share:
+    """The stored images that the places `rows` may ever draw; all where the labels of all decide what is drawn, or how
+    much it counts."""
+    share = make_order(images, recipe).share(rows)
+    return runs(np.arange(len(images))) if recipe.data.balance == "loss" else share
 
 
 def class_weights(recipe: Recipe, labels: np.ndarray) -> np.ndarray:

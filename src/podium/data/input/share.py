@@ -20,6 +20,10 @@ class Share:
     def __iter__(self) -> Iterator[slice]:
         return (slice(first, last) for first, last in self.ranges.tolist())
 
+    def numbers(self) -> Iterator[np.ndarray]:
+        """The images of each range."""
+        return (np.arange(first, last) for first, last in self.ranges.tolist())
+
     def __contains__(self, image: int) -> bool:
         return bool(((self.ranges[:, 0] <= image) & (image < self.ranges[:, 1])).any())
 
