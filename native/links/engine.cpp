@@ -117,11 +117,11 @@ void Engine::hand_over(Channel& channel) {
     }
     Job* job = channel.finished.front().release();
     channel.finished.pop_front();
-    std::thread([this, waiter, job, kept = channel.shared_from_this()] {
+    std::thread([this, waiter, job, &channel] {
       job->give(waiter.out);
       {
         const std::lock_guard<std::mutex> lock(mutex_);
-        kept->spare.emplace_back(job);
+        channel.spare.emplace_back(job);
       }
       waiter.then("");
     }).detach();
@@ -135,6 +135,8 @@ void Engine::close_all() {
   for (auto& [_, channel] : channels_) {
     channel->error = "its connections were closed";
     hand_over(*channel);
+    channel->started.clear(), channel->spare.clear();
+    closed_.push_back(std::move(channel));
   }
   owners_.clear(), waiting_.clear(), channels_.clear();
 }
@@ -144,7 +146,7 @@ Channel& Engine::channel(int site, int plan, int device) {
   auto& found = channels_[{site, device}];
   if (found) return *found;
   const Plan& tables = plans_.at({plan, device});
-  found = std::make_shared<Channel>(tables);
+  found = std::make_unique<Channel>(tables);
   for (int route = 0; route < tables.routes; ++route) {
     std::set<int> others;
     for (const Move& move : tables.scatter[route]) others.insert({move.to, move.from});

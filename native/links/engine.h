@@ -1,19 +1,19 @@
 // The thread that carries sums between processes, and its sockets. Each call site of a program has a channel on each
 // device, with sockets of its own: a message never waits behind another sum's. Sockets are made when a channel is first
-// used.
+// used. Without deques, hash tables, counted pointers and copied vectors: what today's compilers make of them asks for
+// C and C++ libraries of 2020 and newer, and a wheel serves older systems.
 #pragma once
 #include <netinet/in.h>
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
 #include "job.h"
@@ -69,9 +69,10 @@ class Engine {
   std::array<unsigned char, 16> secret_{};
   std::vector<Peer> peers_;
   std::map<std::pair<int, int>, Plan> plans_;                         // by number and device
-  std::map<std::pair<int, int>, std::shared_ptr<Channel>> channels_;  // by site and device
+  std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels_;  // by site and device
+  std::vector<std::unique_ptr<Channel>> closed_;                      // a thread may still give one its job back
   std::map<int, Caller> callers_;                                     // by socket
-  std::unordered_map<int, std::pair<Channel*, int>> owners_;          // channel and route, by socket
+  std::map<int, std::pair<Channel*, int>> owners_;                    // channel and route, by socket
   std::map<Place, int> waiting_;                                      // sockets whose channel is not there yet
 };
 
@@ -82,7 +83,7 @@ struct Waiter {
 };
 
 // The sums of one call site on one device, in the order in which they were started.
-class Channel : public Sockets, public std::enable_shared_from_this<Channel> {
+class Channel : public Sockets {
  public:
   Channel(const Plan& plan) : plan(plan) {}
   int to(int route, int32_t peer) const override {
@@ -92,8 +93,8 @@ class Channel : public Sockets, public std::enable_shared_from_this<Channel> {
 
   const Plan& plan;
   std::map<std::pair<int, int>, int> sockets;  // by route and peer
-  std::deque<std::unique_ptr<Job>> started, finished, spare;
-  std::deque<Waiter> waiters;
+  std::list<std::unique_ptr<Job>> started, finished, spare;
+  std::list<Waiter> waiters;
   std::string error;
 };
 

@@ -28,7 +28,7 @@ float from_bf16(uint16_t half) {
 // What one route sends and receives: forwards the sums, and backwards the same rows over the same links.
 std::vector<Move> moves_of(const std::vector<Move>& scatter, Mode mode) {
   std::vector<Move> moves;
-  if (mode & kScatter) moves = scatter;
+  if (mode & kScatter) moves.insert(moves.end(), scatter.begin(), scatter.end());
   if (mode & kGather)
     for (auto tick = scatter.rbegin(); tick != scatter.rend(); ++tick)
       moves.push_back(
