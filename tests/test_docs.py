@@ -41,3 +41,10 @@ def test_every_page_is_reached_from_the_index():
         new = {target for target in linked | inside if target.suffix == ".md"} - reached
     pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")}
     assert _names(sorted(pages - reached)) == []
+
+
+def test_every_decision_has_a_number_of_its_own():
+    decisions = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    numbers = [int(page.name[:3]) for page in decisions]
+    assert numbers == list(range(1, len(decisions) + 1))
+    assert [page.name for page in decisions if not page.read_text().startswith(f"# {page.name[:3]}: ")] == []

@@ -2,7 +2,7 @@
 epoch, image), carried out on the device (`step.pixels`).
 
 Places 2k and 2k + 1 of a batch are neighbours, and each is the other's partner: a chip, and a part of its batch under
-`accumulate`, holds both, so that no number of chips or hosts can change a pair (docs/decisions/008).
+`accumulate`, holds both, so that no number of chips or hosts can change a pair (docs/decisions/010).
 """
 
 import numpy as np
