@@ -160,7 +160,7 @@ def test_the_work_of_recipes_is_told_and_drawn(tmp_path):
     rows = accuracy_page.read(write(tmp_path, sgd, muon))["work"]
     table = accuracy_page.TABLES["work"](rows)
     assert "| `cifar10-sgd` | resnet7 | sgd | 10 | 0.198 | 10 | 90.60 |" in table
-    assert "| `cifar10` | resnet7-wide | muon | 5.5 | 0.198 | 10 | 93.50 ± 0.71 (2 seeds) |" in table
+    assert "| `cifar10` | plain7-wide | muon | 5.5 | 0.198 | 10 | 93.50 ± 0.71 (2 seeds) |" in table
     picture = accuracy_page.PLOTS["work"](rows)
     assert "<title>0.099 PFLOP, of convolutions and products: 80</title>" in picture
     assert picture.count("line dashed") == 2

@@ -115,6 +115,7 @@ assert not {"podium", "flax"} & set(sys.modules)
         ("resnet8", {"stem": "space_to_depth", "padding": "same"}),
         ("resnet8", {"stem": "fold3"}),
         ("resnet7-narrow", {"stem": "patches"}),
+        ("plain7-wide", {"stem": "patches"}),
     ],
 )
 def test_every_network_has_an_onnx_graph_that_computes_the_same(name, settings):

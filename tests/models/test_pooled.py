@@ -42,7 +42,19 @@ def test_a_stage_is_two_convolutions_the_second_residual():
     np.testing.assert_allclose(stage(x), widened + refined, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["resnet7", "resnet7-narrow"])
+def test_a_plain_stage_passes_its_input_on_at_first():
+    """Beside the channels that it adds, which are random and small."""
+    stage = build("plain7-wide").stages[0]
+    stage.eval()
+    x = np.abs(np.random.default_rng(0).normal(size=(2, 8, 8, 24))).astype(np.float32)
+    y = stage(jnp.asarray(x))
+    np.testing.assert_allclose(y[..., :24], halve(jnp.asarray(x)) / (1 + 1e-5), rtol=1e-4)  # two norms by √(1 + ε)
+    rest = stage.widen.kernel[...][..., 24:]
+    assert float(jnp.std(rest)) == pytest.approx((3 * 9 * 24) ** -0.5, rel=0.05)
+    assert not np.allclose(y[..., 24:], 0)
+
+
+@pytest.mark.parametrize("name", ["resnet7", "resnet7-narrow", "plain7-wide"])
 def test_logits_are_fp32_and_the_first_layer_learns_only_its_bias(name):
     model = nnx.eval_shape(lambda: build(name, classes=7, dtype=jnp.bfloat16))
     logits = nnx.eval_shape(lambda: build(name, classes=7, dtype=jnp.bfloat16)(jnp.ones((2, 32, 32, 3))))

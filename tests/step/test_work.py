@@ -5,7 +5,7 @@ import pytest
 
 from podium.mesh import recipe_mesh
 from podium.models import native
-from podium.models.pooled import WIDTHS
+from podium.models.pooled import POOLED
 from podium.recipe.reading import load_recipe
 from podium.step.programs import batch_shapes, build_step
 from podium.step.work import flops
@@ -24,7 +24,7 @@ def step_flops(*changes):
 def by_hand(examples=8):
     """2 FLOPs a multiply-add, three times for what learns: forward, for the images and for the kernel."""
     channels, side, total = 24, 15, 15 * 15 * 2 * 2 * 3 * 24  # fixed filters: forward alone
-    for width in WIDTHS["resnet7-narrow"]:
+    for width in POOLED["resnet7-narrow"].widths:
         total += 3 * side**2 * 9 * channels * width
         side //= 2
         total += 3 * side**2 * 9 * width * width

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from podium.bench.step_case import Case, random_batch
-from podium.models.pooled import WIDTHS, patch_filters
+from podium.models.pooled import POOLED, Pooled, patch_filters
 from podium.models.resnet import SHAPES, Shape
 
 _MEAN = torch.tensor([0.485, 0.456, 0.406]).view(1, 3, 1, 1)
@@ -70,8 +70,9 @@ class _Patches(nn.Module):
 
 
 class _Stage(nn.Module):
-    def __init__(self, c_in: int, c_out: int) -> None:
+    def __init__(self, c_in: int, c_out: int, *, residual: bool) -> None:
         super().__init__()
+        self.residual = residual
         self.widen = nn.Sequential(
             _conv(c_in, c_out, 3, stride=1), nn.MaxPool2d(2), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True)
         )
@@ -79,18 +80,18 @@ class _Stage(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.widen(x)
-        return x + self.refine(x)
+        return x + self.refine(x) if self.residual else self.refine(x)
 
 
-def _pooled(widths: tuple[int, ...], classes: int) -> nn.Sequential:
-    channels = (patch_filters().shape[-1], *widths)
-    stages = [_Stage(c_in, c_out) for c_in, c_out in pairwise(channels)]
+def _pooled(shape: Pooled, classes: int) -> nn.Sequential:
+    channels = (patch_filters().shape[-1], *shape.widths)
+    stages = [_Stage(c_in, c_out, residual=shape.residual) for c_in, c_out in pairwise(channels)]
     return nn.Sequential(_Patches(), *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels[-1], classes))
 
 
 def _network(case: "Case") -> nn.Sequential:
-    if case.model in WIDTHS:
-        return _pooled(WIDTHS[case.model], case.classes)
+    if case.model in POOLED:
+        return _pooled(POOLED[case.model], case.classes)
     return _resnet(SHAPES[case.model], case.stem, case.classes)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from podium.errors import UserError
 from podium.exchange.names import CLASSIFIER, Tensors
 from podium.exchange.stem import unfold_stem
-from podium.models.pooled import WIDTHS, patch_filters
+from podium.models.pooled import POOLED, Pooled, patch_filters
 from podium.models.resnet import SHAPES
 from podium.recipe.schema import Recipe
 
@@ -99,8 +99,8 @@ def build_onnx(recipe: Recipe, tensors: Tensors, *, input: Input, folds: bool, a
     model, data = recipe.model, recipe.data
     graph = Graph(tensors, model.norm_epsilon, model.padding == "same", folds, model.blur)
     x = _normalised(graph, recipe) if input == "pixels" else INPUT
-    if model.name in WIDTHS:
-        x = _pooled(graph, x, stages=len(WIDTHS[model.name]))
+    if model.name in POOLED:
+        x = _pooled(graph, x, POOLED[model.name])
     elif model.name in SHAPES:
         x = _resnet(graph, x, recipe)
     else:
@@ -179,13 +179,14 @@ def _block(graph: Graph, x: str, at: str, *, stride: int, bottleneck: bool) -> s
     return graph.node("Relu", graph.node("Add", y, x))
 
 
-def _pooled(graph: Graph, x: str, stages: int) -> str:
+def _pooled(graph: Graph, x: str, shape: Pooled) -> str:
     filters = graph.constant("patches.weight", patch_filters().transpose(3, 2, 0, 1))
     x = graph.node("Relu", graph.node("Conv", x, filters, graph.constant("patches.bias", graph.tensors["patch_bias"])))
-    for stage in range(stages):
+    for stage in range(len(shape.widths)):
         kernel = graph.constant(f"stages.{stage}.widen.weight", graph.tensors[f"stages.{stage}.widen.weight"])
         wide = graph.node("MaxPool", graph.node("Conv", x, kernel, pads=[1] * 4), kernel_shape=[2, 2], strides=[2, 2])
         x = graph.node("Relu", graph.norm(wide, f"stages.{stage}.widen_norm"))  # behind a maximum: it cannot be folded
         fine = graph.conv_norm(x, f"stages.{stage}.refine", f"stages.{stage}.refine_norm")
-        x = graph.node("Add", x, graph.node("Relu", fine))
+        fine = graph.node("Relu", fine)
+        x = graph.node("Add", x, fine) if shape.residual else fine
     return x

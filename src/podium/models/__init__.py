@@ -8,16 +8,16 @@ from flax import nnx
 from podium.errors import UserError
 from podium.models.batch_norm import DistributedBatchNorm
 from podium.models.freeze import check_freeze
-from podium.models.pooled import WIDTHS, PooledResNet
+from podium.models.pooled import POOLED, PooledNet
 from podium.models.resnet import SHAPES, Layers, NormFactory, ResNet
 from podium.recipe.schema import Model
 
 __all__ = [
+    "POOLED",
     "SHAPES",
-    "WIDTHS",
     "DistributedBatchNorm",
     "NormFactory",
-    "PooledResNet",
+    "PooledNet",
     "ResNet",
     "build_model",
     "build_norm",
@@ -41,13 +41,13 @@ def check(model: Model, *image_sizes: int) -> None:
     """Whether there is such a network for such images, before anything is done for it."""
     if model.stem in ("space_to_depth", "fold3") and (odd := [size for size in image_sizes if size % 2]):
         raise UserError(f"model.stem={model.stem} folds pixels in pairs; data.image_size={odd[0]} must be even")
-    if model.name not in SHAPES | WIDTHS:
-        raise UserError(f"model.name={model.name!r} is not one of {', '.join(SHAPES | WIDTHS)}")
-    if (model.stem == "patches") != (model.name in WIDTHS):
-        fitting = "patches" if model.name in WIDTHS else "conv7, space_to_depth, conv3 or fold3"
+    if model.name not in SHAPES | POOLED:
+        raise UserError(f"model.name={model.name!r} is not one of {', '.join(SHAPES | POOLED)}")
+    if (model.stem == "patches") != (model.name in POOLED):
+        fitting = "patches" if model.name in POOLED else "conv7, space_to_depth, conv3 or fold3"
         raise UserError(f"model.stem={model.stem!r} does not fit model.name={model.name!r}; use {fitting}")
     check_freeze(model)
-    for name in ("last_scale", "stochastic_depth", "blur") if model.name in WIDTHS else ():
+    for name in ("last_scale", "stochastic_depth", "blur") if model.name in POOLED else ():
         if (given := getattr(model, name)) != getattr(Model, name):
             raise UserError(f"model.{name}={given:g} does nothing with model.name={model.name!r}; leave it out")
 
@@ -59,5 +59,5 @@ def build_model(model: Model, classes: int, dtype: jnp.dtype, *, on_gpu: bool = 
         dropout=model.dropout, depth_drop=model.stochastic_depth, blur=model.blur,
     )  # fmt: skip
     if model.stem == "patches":
-        return PooledResNet(WIDTHS[model.name], classes, layers=layers, rngs=rngs)
+        return PooledNet(POOLED[model.name], classes, layers=layers, rngs=rngs)
     return ResNet(SHAPES[model.name], classes, stem=model.stem, layers=layers, last_scale=model.last_scale, rngs=rngs)

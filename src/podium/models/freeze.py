@@ -10,7 +10,7 @@ from flax import nnx
 
 from podium.errors import UserError
 from podium.models.batch_norm import DistributedBatchNorm
-from podium.models.pooled import WIDTHS
+from podium.models.pooled import POOLED
 from podium.models.resnet import SHAPES
 from podium.recipe.schema import Model
 
@@ -22,8 +22,8 @@ Path = tuple[Any, ...]
 
 def stage_count(model: Model) -> int:
     """Stages of a shipped network; 0 for one of the caller's own, whose parts have names that we do not know."""
-    if model.name in WIDTHS:
-        return len(WIDTHS[model.name])
+    if model.name in POOLED:
+        return len(POOLED[model.name].widths)
     return len(SHAPES[model.name].blocks) if model.name in SHAPES else 0
 
 

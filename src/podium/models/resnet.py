@@ -80,7 +80,9 @@ class Layers:
         """Those of a block behind this share of the blocks."""
         return replace(self, depth_drop=share * self.depth_drop)
 
-    def conv(self, channels: tuple[int, int], kernel: int, stride: int = 1, *, rngs: nnx.Rngs) -> nnx.Conv:
+    def conv(
+        self, channels: tuple[int, int], kernel: int, stride: int = 1, *, init: Any = he_normal, rngs: nnx.Rngs
+    ) -> nnx.Conv:
         """A convolution from and to so many channels."""
         return Conv(
             *channels,
@@ -89,7 +91,7 @@ class Layers:
             padding=self.around(kernel),
             use_bias=False,
             dtype=self.dtype,
-            kernel_init=he_normal,
+            kernel_init=init,
             rngs=rngs,
         )
 

@@ -35,7 +35,7 @@ class Model:
     stem: Annotated[
         Literal["conv7", "space_to_depth", "conv3", "fold3", "patches"],
         "The first layer. conv7 for large images, conv3 for small ones; space_to_depth and fold3 are the same with "
-        "pixels folded in pairs; patches is for resnet7.",
+        "pixels folded in pairs; patches is for resnet7 and plain7.",
     ] = "conv7"
     padding: Annotated[
         Literal["symmetric", "same"],
