@@ -52,10 +52,12 @@ def check(model: Model, *image_sizes: int) -> None:
             raise UserError(f"model.{name}={given:g} does nothing with model.name={model.name!r}; leave it out")
 
 
-def build_model(model: Model, classes: int, dtype: jnp.dtype, *, on_gpu: bool = False, rngs: nnx.Rngs) -> nnx.Module:
-    """The network of a recipe that `check` has passed."""
+def build_model(
+    model: Model, classes: int, dtype: jnp.dtype, *, on_gpu: bool = False, apart: bool = False, rngs: nnx.Rngs
+) -> nnx.Module:
+    """The network of a recipe that `check` has passed; `on_gpu` and `apart` are those of `Layers`."""
     layers = Layers(
-        build_norm(model), dtype, model.padding, on_gpu,
+        build_norm(model), dtype, model.padding, on_gpu, apart=apart,
         dropout=model.dropout, depth_drop=model.stochastic_depth, blur=model.blur,
     )  # fmt: skip
     if model.stem == "patches":

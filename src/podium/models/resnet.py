@@ -75,6 +75,8 @@ class Layers:
     depth_drop: float = 0.0
     """The share of examples that pass over the last block; `at_depth` makes it a block's own."""
     blur: bool = False
+    apart: bool = False
+    """Whether gradients of strided convolutions treat even and odd rows and columns apart (`columns.convolve`)."""
 
     def at_depth(self, share: float) -> "Layers":
         """Those of a block behind this share of the blocks."""
@@ -126,6 +128,7 @@ class Block(nnx.Module):
             self.norms.append(layers.norm(out, scale_init=scale, rngs=rngs))
             channels = out
         self.blurs = layers.blur and stride != 1
+        self.apart = layers.apart
         self.drop = whole_examples(layers.depth_drop) if layers.depth_drop else None
         self.project = stride != 1 or c_in != c_out
         if self.project:
@@ -144,7 +147,8 @@ class Block(nnx.Module):
         return nnx.relu(shortcut + self.drop(normalised(last_norm, y, relu=False)))
 
     def _convolved(self, layer: Any, x: jax.Array) -> jax.Array:
-        return convolve(layer, blurred(x, layer.in_features) if self.blurs and layer.strides == 2 else x)
+        x = blurred(x, layer.in_features) if self.blurs and layer.strides == 2 else x
+        return convolve(layer, x, apart=self.apart)
 
 
 class ResNet(nnx.Module):

@@ -23,7 +23,7 @@ from podium.models.batch_norm import (
     through_statistics,
     vary_like,
 )
-from podium.models.columns import convolution, fold, symmetric
+from podium.models.columns import convolution, fold, symmetric, woven
 from podium.recipe.batch import PACKED_COLUMNS, PACKED_ROWS
 
 _QUAD = PACKED_COLUMNS // 2  # columns of the convolution that stand side by side
@@ -138,16 +138,7 @@ def _unpool(dy: jax.Array, place: jax.Array) -> jax.Array:
         (1, 0): given(here, 2, 1) + given(below, 0, 1),
         (1, 1): given(here, 2, 2) + given(right, 2, 0) + given(below, 0, 2) + given(below_right, 0, 0),
     }
-    pair = dy.shape[-1]
-    apart = [
-        lax.pad(
-            part,
-            jnp.zeros((), dy.dtype),
-            ((0, 0, 0), (row, 1 - row, 1), (0, 0, 0), (pair * column, pair * (1 - column), 0)),
-        )
-        for (row, column), part in parts.items()
-    ]
-    return apart[0] + apart[1] + apart[2] + apart[3]
+    return woven([[jnp.concatenate([parts[row, 0], parts[row, 1]], -1)] for row in range(2)])
 
 
 def _of_right(values: jax.Array, fill: float) -> jax.Array:
