@@ -22,7 +22,7 @@ _UNPRICED = Operation("s", GROUPS[4], 0, 57_802_754, "select-and-scatter", "bf16
 def _facts(cycles: int) -> Compiled:
     groups = Operations({group: cycles // len(GROUPS) for group in GROUPS}, (_DEAREST,), (_UNPRICED,))
     return Compiled(
-        Program(cycles, 0, 0, (_SUM, _SUM)), 3.9e11, 6.5e9, 2**30, 60.0, 5.0, {"libtpu": "test"}, "key", groups
+        Program(cycles, 0, 24_000_000, (_SUM, _SUM)), 3.9e11, 6.5e9, 2**30, 60.0, 5.0, {"libtpu": "test"}, "key", groups
     )
 
 
@@ -46,8 +46,10 @@ def test_every_program_is_compiled_at_every_batch(compiled):
     assert [(name, batch) for name, _, batch, _ in compiled] == [
         (name, batch) for batch in (512, 1024) for name in ("Recipe", "Peer", "Peer")
     ]
-    assert [row["cycles_per_image"] for row in rows[:3]] == [27e6 / 16, 24e6 / 16, 25e6 / 16]
-    assert [row["to_lars"] for row in rows] == [27 / 25, 24 / 25, 1.0] * 2
+    # Of what has no price, 240 bytes are taken for a cycle.
+    assert [row["cycles"] for row in rows[:3]] == [27e6, 24e6, 25e6]
+    assert [row["cycles_per_image"] for row in rows[:3]] == [27.1e6 / 16, 24.1e6 / 16, 25.1e6 / 16]
+    assert [row["to_lars"] for row in rows[:3]] == [27.1 / 25.1, 24.1 / 25.1, 1.0]
     assert rows[0]["collectives"] == {"all-reduce": {"count": 2, "bytes": 204_000_000}}
     assert rows[0]["overlapped_cycles"] == 14
 
@@ -74,7 +76,7 @@ def test_tables_and_page_tell_everything(compiled, tmp_path, capsys):
     result = pod.run("v3:4x4", (16, 32), stage=lambda text: None)
     pod_page.show(result, Console(width=200))
     shown = capsys.readouterr().out
-    for text in ("27.00", "108.0%", "2 all-reduce 204.0 MB", *GROUPS, "select-and-scatter", "57.8", "826"):
+    for text in ("27.00", "27.10", "108.0%", "2 all-reduce 204.0 MB", *GROUPS, "select-and-scatter", "57.8", "826"):
         assert text in shown
     pod_page.write(result, tmp_path / "pod.html", command="podium bench pod")
     page = (tmp_path / "pod.html").read_text()

@@ -28,6 +28,16 @@ def test_an_operation_without_cycles_counts_by_the_bytes_that_it_reads_and_write
     assert _read("v3_4x4.txt").unpriced_bytes == 2 * wide + narrow
 
 
+def test_padding_between_elements_counts_too():
+    """As libtpu writes it where it stands alone: the gradient of a strided slice."""
+    text = (_COMPILED / "v3_4x4.txt").read_text()
+    entry = next(line for line in text.splitlines() if line.startswith("ENTRY"))
+    pad = "  %pad.7 = bf16[16,28,28,256]{3,0,2,1:T(8,128)(2,1)} pad(%x, %zero), padding=0_0x0_1_1x0_1_1x0_0"
+    before, after = (read_program(t) for t in (text, text.replace(entry, f"{entry}\n{pad}")))
+    assert after.unpriced_bytes - before.unpriced_bytes == 16 * 28 * 28 * 256 * 2
+    assert after.cycles == before.cycles
+
+
 def test_a_small_pod_sums_in_four_one_way_colours():
     norm, ring, gradients = _read("v3_4x4.txt").collectives
     assert norm == Collective("all-reduce", 1032 * 4, 8, emitter="SinglePhaseRingSumEmitter")

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from podium.bench.pod import BYTES_PER_CYCLE
 from podium.host.files import reporting
 from podium.plan.operations import GROUPS
 from podium.report import chart
@@ -17,7 +18,19 @@ _STYLE = (
     "table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .7em;border-bottom:1px solid #ddd;text-align:right}"
     "td:first-child,th:first-child{text-align:left}code{background:#f3f4f6;padding:.1em .3em}"
 )
-_TOTALS = ("program", "images", "M cycles", "of lars", "M an image", "GB", "of peak", "collectives", "GiB held")
+_TOTALS = (
+    "program",
+    "images",
+    "priced",
+    "unpriced MB",
+    "M cycles",
+    "of lars",
+    "M an image",
+    "GB",
+    "of peak",
+    "collectives",
+    "GiB held",
+)
 
 
 def show(result: dict[str, Any], console: Console) -> None:
@@ -95,6 +108,8 @@ def _totals(row: dict[str, Any]) -> tuple[str, ...]:
         row["program"],
         f"{row['images_per_core']}",
         f"{row['cycles'] / 1e6:.2f}",
+        f"{row['unpriced_bytes'] / 1e6:.0f}",
+        f"{row['whole_cycles'] / 1e6:.2f}",
         "–" if ratio is None else f"{ratio:.1%}",
         f"{row['cycles_per_image'] / 1e6:.3f}",
         f"{row['bytes_accessed'] / 1e9:.2f}",
@@ -106,7 +121,10 @@ def _totals(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _note(result: dict[str, Any]) -> str:
     made_with = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    return f"cycles: the TPU compiler's estimates for one core, collectives left out; {made_with}"
+    return (
+        "cycles: the TPU compiler's estimates for one core (priced), collectives left out, and a cycle for every "
+        f"{BYTES_PER_CYCLE} bytes of operations that it leaves without one; {made_with}"
+    )
 
 
 def _line(tag: str, cells: Iterable[str]) -> str:

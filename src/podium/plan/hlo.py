@@ -10,7 +10,11 @@ from dataclasses import dataclass, replace
 
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f32": 4, "s32": 4, "u32": 4, "f64": 8}
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "collective-permute", "all-to-all")
-_UNPRICED = ("select-and-scatter", "sort", "scatter", "gather")  # work for which the compiler estimates no cycles
+# Work for which the compiler estimates no cycles where it stands alone. Copies that run beside others are not meant.
+_UNPRICED = (
+    *("select-and-scatter", "sort", "scatter", "gather"),
+    *("pad", "concatenate", "reshape", "dynamic-update-slice"),
+)
 _INSTRUCTION = re.compile(
     r"^\s+(?:ROOT )?%?(?P<name>[\w.\-]+) = (?P<type>.*?) (?P<opcode>[a-z][a-z0-9\-]*)\((?P<rest>.*)$"
 )
