@@ -16,7 +16,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     # Gradients are summed while the backward pass still computes. On Hopper and Blackwell XLA does so by itself, on an
     # A100 only when told. CUDA graphs are left alone: XLA makes them by itself.
     "gpu": {"xla_gpu_enable_latency_hiding_scheduler": True},
-    # What was tried for TPUs is in docs/plan.md; none of it helps.
+    # What was tried for TPUs is in docs/pods.md; none of it helps.
     "tpu": {},
 }
 # What native operations leave to XLA are mostly chains of elementwise ones, which it fuses better by itself.
