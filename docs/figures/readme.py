@@ -7,7 +7,7 @@ STEP = newest("step", "step")["cases"]
 DEMO = [run for run in newest("demo")["runs"] if run["epochs"] == 8][-1]
 DEMO_OF_0_1_0 = read("demo/2026-11-15-demo.json")
 ACCURACY = read("accuracy/baseline.json")["runs"][0]
-POD = {(row["program"], row["images_per_core"]): row["cycles"] for row in newest("plan", "pod-v3")["rows"]}
+POD = {(row["program"], row["images_per_core"]): row["whole_cycles"] for row in newest("plan", "pod-v3")["rows"]}
 
 RATES, RATIOS = INPUT["threads"]["2"], INPUT["ratios"]["2"]
 RESNET50, RESNET7 = STEP["resnet50"], STEP["cifar"]

@@ -8,7 +8,7 @@ columns, and how many there are follows from the channels that a layer meets (do
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,30 +68,35 @@ def convolve(layer: nnx.Conv, x: jax.Array, *, apart: bool = False) -> jax.Array
     rows, around = symmetric(kernel.shape[0]), symmetric(kernel.shape[1])
     if columns == 1:
         halves = layer.strides == 2 and layer.padding == (rows, around) and not (x.shape[1] % 2 or x.shape[2] % 2)
-        return _strided(x, kernel.astype(x.dtype), (2, 2), (rows, around)) if apart and halves else layer(x)
+        return _strided(x, kernel.astype(x.dtype), _Window((2, 2), (rows, around))) if apart and halves else layer(x)
     if layer.strides == 1:
         kernel, around = fold(kernel, 1, (columns, columns), before=around[0])
         return convolution(x, kernel, pads=(rows, around))
     kernel, around = fold(kernel, 1, (columns, columns // 2), before=around[0])
-    return _strided(x, kernel.astype(x.dtype), (2, 1), (rows, around))
+    return _strided(x, kernel.astype(x.dtype), _Window((2, 1), (rows, around)))
 
 
 def convolution(x: jax.Array, kernel: jax.Array, strides: tuple[int, int] = (1, 1), *, pads: Pads) -> jax.Array:
     return lax.conv_general_dilated(x, kernel.astype(x.dtype), strides, pads, dimension_numbers=_DIMENSIONS)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _strided(x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads) -> jax.Array:
+class _Window(NamedTuple):
+    strides: tuple[int, int]
+    pads: Pads
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _strided(x: jax.Array, kernel: jax.Array, window: _Window) -> jax.Array:
     """A convolution that halves sides, whose gradient treats even and odd rows or columns of x apart."""
-    return convolution(x, kernel, strides, pads=pads)
+    return convolution(x, kernel, window.strides, pads=window.pads)
 
 
-def _forward(x: jax.Array, kernel: jax.Array, strides: tuple[int, int], pads: Pads) -> tuple[jax.Array, Any]:
-    return _strided(x, kernel, strides, pads), (x, kernel)
+def _forward(x: jax.Array, kernel: jax.Array, window: _Window) -> tuple[jax.Array, Any]:
+    return _strided(x, kernel, window), (x, kernel)
 
 
-def _backward(strides: tuple[int, int], pads: Pads, residuals: Any, dy: jax.Array) -> tuple[jax.Array, jax.Array]:
-    x, kernel = residuals
+def _backward(window: _Window, residuals: Any, dy: jax.Array) -> tuple[jax.Array, jax.Array]:
+    (x, kernel), (strides, pads) = residuals, window
 
     def of_places(row: int, column: int) -> jax.Array:
         """The gradient of the rows row, row + strides[0], …, and of the columns alike."""

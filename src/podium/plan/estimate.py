@@ -29,8 +29,8 @@ class Constants:
     """What the estimate cannot know. `published.fit` finds the first two on half of the published results; the others
     are assumptions."""
 
-    cycle_factor: float = 1.015  # real cycles for each that the compiler estimates, on a v3
-    common_memory_gain: float = 1.33  # how much faster the memory of a chip with CMEM is than its HBM alone
+    cycle_factor: float = 0.973  # real cycles for each that the compiler estimates, on a v3
+    common_memory_gain: float = 1.28  # how much faster the memory of a chip with CMEM is than its HBM alone
     hop_seconds: float = 1e-6  # assumed: about 1 µs per hop is what is published
     # What a network reaches of the sum of its products' rooflines, and the images per core at which it reaches half of
     # that: read off the compiled v3 programs of 16, 32 and 128 images per core, assumed for every other chip.
