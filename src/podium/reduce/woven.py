@@ -13,6 +13,8 @@ import numpy as np
 
 from podium.reduce.routes import Route, Tick
 
+_HELD = 1 << 30  # the rank of a row that a node has
+
 
 @dataclass(frozen=True)
 class Woven:
@@ -65,24 +67,63 @@ def weave(torus: Woven) -> tuple[Route, ...]:
     directions, nodes = ways.shape
     if nodes > 1 and not _is_connected(ways):
         raise ValueError(f"the living nodes of {torus.shape} without {torus.dead} are not all joined by links")
-    has = np.repeat(np.eye(nodes, dtype=bool)[None], directions, 0)  # [route, node, row]
-    gathers: list[list[Tick]] = [[] for _ in range(directions)]
     lines, offsets = _lines(torus), _offsets(torus)
+    grown = [_Gather(lines, offsets) for _ in range(directions)]
     tick = 0
-    while not has.all():
-        for route, direction in enumerate(_assignment(has, ways, tick)):
-            gathers[route].append(_pass_on(has[route], ways[direction], line=lines[direction // 2], offsets=offsets))
+    while not all(gather.has.all() for gather in grown):
+        for gather, direction in zip(grown, _assignment(grown, ways, tick), strict=True):
+            gather.pass_on(ways[direction], axis=direction // 2)
         tick += 1
-    return tuple(Route(tuple(map(_backwards, reversed(ticks))), np.arange(nodes)) for ticks in gathers)
+    return tuple(Route(tuple(map(_backwards, reversed(gather.ticks))), np.arange(nodes)) for gather in grown)
+
+
+class _Gather:
+    """The all-gather of one route, as it grows."""
+
+    def __init__(self, lines: list[np.ndarray], offsets: np.ndarray) -> None:
+        """`lines` has, for each axis and row, the rows on its line along that axis."""
+        self.ticks: list[Tick] = []
+        nodes = np.arange(len(offsets))
+        self.has = np.zeros(offsets.shape, bool)  # [node, row]
+        # By axis, [node, row]: what a row is worth to a node, least first. Kept from tick to tick: to find it anew at
+        # each would take ten times as long.
+        self._rank = [offsets.astype(np.int32) for _ in lines]
+        self._lines = lines
+        self._learn(nodes, nodes)
+
+    def pass_on(self, to: np.ndarray, *, axis: int) -> None:
+        """One tick: every node sends a row that its neighbour lacks, one whose owner lies on a line (along this tick's
+        axis) of which the neighbour has least. A line that is full is of no more use, so they fill evenly."""
+        senders = np.flatnonzero(to >= 0)
+        rank = np.where(self.has[senders], self._rank[axis][to[senders]], _HELD)
+        rows = rank.argmin(1)
+        is_news = rank[np.arange(senders.size), rows] < _HELD
+        senders, rows = senders[is_news], rows[is_news]
+        target, start, count = np.full(to.size, -1), np.zeros(to.size, int), np.zeros(to.size, int)
+        target[senders], start[senders], count[senders] = to[senders], rows, 1
+        self._learn(to[senders], rows)
+        self.ticks.append(Tick(target, start, count))
+
+    def _learn(self, nodes: np.ndarray, rows: np.ndarray) -> None:
+        self.has[nodes, rows] = True
+        for rank, line in zip(self._rank, self._lines, strict=True):
+            rank[nodes[:, None], line[rows]] += 2 * (len(rank) + 1)
+            rank[nodes, rows] = _HELD
 
 
 def _lines(torus: Woven) -> list[np.ndarray]:
-    """For each axis, int [living]: the number of the line along it on which a node lies."""
-    whole = np.arange(int(np.prod(torus.shape))).reshape(torus.shape)
-    return [
-        np.broadcast_to(whole.take([0], axis), whole.shape).reshape(-1)[living_nodes(torus)]
-        for axis in range(whole.ndim)
-    ]
+    """For each axis, int [living, length]: the nodes on the line along it on which a node lies; where some are dead,
+    one of the living stands in for them."""
+    living = living_nodes(torus)
+    number = np.full(int(np.prod(torus.shape)), -1)
+    number[living] = np.arange(living.size)
+    numbers = number.reshape(torus.shape)
+    found = []
+    for axis, length in enumerate(torus.shape):
+        line = np.repeat(np.moveaxis(numbers, axis, -1)[..., None, :], length, -2)
+        line = np.moveaxis(line, -2, axis).reshape(-1, length)[living]
+        found.append(np.where(line >= 0, line, np.arange(living.size)[:, None]))
+    return found
 
 
 def _offsets(torus: Woven) -> np.ndarray:
@@ -101,7 +142,7 @@ def _is_connected(ways: np.ndarray) -> bool:
     return len(reached) == ways.shape[1]
 
 
-def _assignment(has: np.ndarray, ways: np.ndarray, tick: int) -> tuple[int, ...]:
+def _assignment(grown: list[_Gather], ways: np.ndarray, tick: int) -> tuple[int, ...]:
     """The direction of each route at this tick: those in which most nodes learn something, and among equals those in
     turn, so that every route grows evenly along all axes."""
     directions, nodes = ways.shape
@@ -109,32 +150,14 @@ def _assignment(has: np.ndarray, ways: np.ndarray, tick: int) -> tuple[int, ...]
     if nodes > 64:
         return in_turn
     learn = np.zeros((directions, directions), int)
-    for route in range(directions):
+    for route, gather in enumerate(grown):
         for direction, to in enumerate(ways):
             senders = np.flatnonzero(to >= 0)
-            news = has[route, senders] & ~has[route, to[senders]]
+            news = gather.has[senders] & ~gather.has[to[senders]]
             learn[route, direction] = np.count_nonzero(news.any(1))
     of_routes = np.arange(directions)
     turned = [tuple(in_turn[k] for k in order) for order in permutations(range(directions))]
     return max(turned, key=lambda chosen: learn[of_routes, list(chosen)].sum())
-
-
-def _pass_on(has: np.ndarray, to: np.ndarray, *, line: np.ndarray, offsets: np.ndarray) -> Tick:
-    """One tick of one route of the all-gather: every node sends a row that its neighbour lacks, one whose owner lies
-    on a line (along this tick's axis) of which the neighbour has least. A line that is full is of no more use, so they
-    fill evenly."""
-    nodes = to.size
-    senders = np.flatnonzero(to >= 0)
-    senders = senders[(has[senders] & ~has[to[senders]]).any(1)]
-    target, start, count = np.full(nodes, -1), np.zeros(nodes, int), np.zeros(nodes, int)
-    learners = to[senders]
-    members = line[:, None] == np.unique(line)  # [row, line]
-    filled = (has[learners].astype(np.float32) @ members.astype(np.float32)) @ members.T.astype(np.float32)
-    score = np.where(has[senders] & ~has[learners], filled * (nodes + 1) * 2 + offsets[learners], np.inf)
-    rows = score.argmin(1)
-    target[senders], start[senders], count[senders] = learners, rows, 1
-    has[learners, rows] = True
-    return Tick(target, start, count)
 
 
 def _backwards(tick: Tick) -> Tick:
