@@ -26,6 +26,7 @@ def test_a_choice_is_kept_for_the_same_chips_and_made_anew_on_others(mesh, tmp_p
     # one process: there are no sockets to time
     assert choose_reduction(small_recipe(), mesh, PARAMS, run=tmp_path, note=print).reduce == "xla"
     written = unseal((tmp_path / "reduction.json").read_bytes())
+    assert written.keys() == {"here", "reduce", "costs", "why"}
     write_sealed(tmp_path / "reduction.json", {**written, "reduce": "ring"})
     assert choose_reduction(small_recipe(), mesh, PARAMS, run=tmp_path, note=print).reduce == "ring"
     assert choose_reduction(small_recipe(bucket_mb=1.0), mesh, PARAMS, run=tmp_path, note=print).reduce == "xla"

@@ -33,7 +33,7 @@ def choose_reduction(recipe: Recipe, mesh: Mesh, params: Any, *, run: Path, note
     found = fastest(TORUS_AXES, sizes, mesh)
     if found.why:
         note(found.why)
-    kept = {"here": here, "reduce": found.name, "costs": asdict(links.costs())}
+    kept = {"here": here, "reduce": found.name, "costs": asdict(links.costs()), "why": found.why}
     agree.on_first(reporting(file)(lambda: write_sealed(file, kept)))
     name: Any = found.name
     return replace(recipe, reduce=name)
