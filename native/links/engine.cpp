@@ -74,7 +74,7 @@ void Engine::start(int site, int plan, int device, const Order& order, const flo
   Channel* found;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    found = &channel(site, plan, device);
+    found = &channel(site, plan, device, order.pieces);
     if (!found->spare.empty()) {  // of the same site, so of the same size
       job = std::move(found->spare.front());
       found->spare.pop_front();
@@ -142,22 +142,22 @@ void Engine::close_all() {
 }
 
 // The channel of a site, with sockets to its peers. Of two devices the lower calls.
-Channel& Engine::channel(int site, int plan, int device) {
+Channel& Engine::channel(int site, int plan, int device, int pieces) {
   auto& found = channels_[{site, device}];
   if (found) return *found;
   const Plan& tables = plans_.at({plan, device});
-  found = std::make_unique<Channel>(tables);
-  for (int route = 0; route < tables.routes; ++route) {
+  found = std::make_unique<Channel>(tables, tables.routes * pieces);
+  for (int strand = 0; strand < found->strands; ++strand) {
     std::set<int> others;
-    for (const Move& move : tables.scatter[route]) others.insert({move.to, move.from});
+    for (const Move& move : tables.scatter[strand / pieces]) others.insert({move.to, move.from});
     others.erase(-1);
     for (const int other : others) {
       if (device < other) {
-        const int made = dial(site, route, device, other);
-        join(*found, route, other, made);
+        const int made = dial(site, strand, device, other);
+        join(*found, strand, other, made);
         watch(made, kBothWays);
-      } else if (const auto called = waiting_.find({site, device, route, other}); called != waiting_.end()) {
-        join(*found, route, other, called->second);
+      } else if (const auto called = waiting_.find({site, device, strand, other}); called != waiting_.end()) {
+        join(*found, strand, other, called->second);
         waiting_.erase(called);
       }
     }
@@ -165,12 +165,12 @@ Channel& Engine::channel(int site, int plan, int device) {
   return *found;
 }
 
-int Engine::dial(int site, int route, int from, int to) {
+int Engine::dial(int site, int strand, int from, int to) {
   const sockaddr_in there = place(peers_.at(to).address.c_str(), peers_.at(to).port);
   const int made = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   Hello hello{};
   std::memcpy(hello.secret, secret_.data(), secret_.size());
-  hello.site = site, hello.route = route, hello.from = from, hello.to = to;
+  hello.site = site, hello.strand = strand, hello.from = from, hello.to = to;
   if (made < 0 || connect(made, reinterpret_cast<const sockaddr*>(&there), sizeof there) ||
       ::send(made, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello)
     throw std::runtime_error("podium: device " + std::to_string(to) + " at " + peers_.at(to).address +
@@ -186,9 +186,9 @@ void Engine::watch(int socket, uint32_t events) {
   epoll_ctl(epoll_, EPOLL_CTL_ADD, socket, &event);
 }
 
-void Engine::join(Channel& channel, int route, int peer, int socket) {
-  channel.sockets[{route, peer}] = socket;
-  owners_[socket] = {&channel, route};
+void Engine::join(Channel& channel, int strand, int peer, int socket) {
+  channel.sockets[{strand, peer}] = socket;
+  owners_[socket] = {&channel, strand};
 }
 
 void Engine::run() {
@@ -236,19 +236,18 @@ void Engine::hear(int socket, Caller& caller) {
   }
   const auto channel = channels_.find({hello.site, hello.to});
   if (channel == channels_.end()) {
-    waiting_[{hello.site, hello.to, hello.route, hello.from}] = socket;
+    waiting_[{hello.site, hello.to, hello.strand, hello.from}] = socket;
     return;
   }
-  join(*channel->second, hello.route, hello.from, socket);
-  serve(*channel->second, hello.route);
+  join(*channel->second, hello.strand, hello.from, socket);
+  serve(*channel->second, hello.strand);
 }
 
-// Carries on with the oldest sum of a channel, along one route or all of them.
-void Engine::serve(Channel& channel, int route) {
-  const int all = channel.plan.routes;
+// Carries on with the oldest sum of a channel, along one strand or all of them.
+void Engine::serve(Channel& channel, int strand) {
   while (!channel.started.empty() && channel.error.empty()) {
     Job& job = *channel.started.front();
-    for (int k = route < 0 ? 0 : route; k < (route < 0 ? all : route + 1); ++k) job.advance(channel, k);
+    for (int k = strand < 0 ? 0 : strand; k < (strand < 0 ? channel.strands : strand + 1); ++k) job.advance(channel, k);
     if (!job.error.empty()) {
       channel.error = job.error;
       for (const auto& [_, socket] : channel.sockets) shutdown(socket, SHUT_RDWR);  // the others should know at once
@@ -257,7 +256,7 @@ void Engine::serve(Channel& channel, int route) {
     } else {
       channel.finished.push_back(std::move(channel.started.front()));
       channel.started.pop_front();
-      route = -1;
+      strand = -1;
     }
     hand_over(channel);
   }

@@ -28,7 +28,7 @@ struct Peer {
 // How a socket introduces itself.
 struct Hello {
   unsigned char secret[16];
-  int32_t site, route, from, to;
+  int32_t site, strand, from, to;
 };
 
 class Channel;
@@ -51,17 +51,17 @@ class Engine {
     Hello hello;
     size_t got = 0;
   };
-  using Place = std::tuple<int, int, int, int>;  // site, device, route, peer
+  using Place = std::tuple<int, int, int, int>;  // site, device, strand, peer
 
   Engine();
-  Channel& channel(int site, int plan, int device);
-  int dial(int site, int route, int from, int to);
+  Channel& channel(int site, int plan, int device, int pieces);
+  int dial(int site, int strand, int from, int to);
   void run();
   void answer();
   void hear(int socket, Caller& caller);
   void watch(int socket, uint32_t events);
-  void join(Channel& channel, int route, int peer, int socket);
-  void serve(Channel& channel, int route = -1);
+  void join(Channel& channel, int strand, int peer, int socket);
+  void serve(Channel& channel, int strand = -1);
   void hand_over(Channel& channel);
 
   std::mutex mutex_;
@@ -72,7 +72,7 @@ class Engine {
   std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels_;  // by site and device
   std::vector<std::unique_ptr<Channel>> closed_;                      // a thread may still give one its job back
   std::map<int, Caller> callers_;                                     // by socket
-  std::map<int, std::pair<Channel*, int>> owners_;                    // channel and route, by socket
+  std::map<int, std::pair<Channel*, int>> owners_;                    // channel and strand, by socket
   std::map<Place, int> waiting_;                                      // sockets whose channel is not there yet
 };
 
@@ -85,14 +85,15 @@ struct Waiter {
 // The sums of one call site on one device, in the order in which they were started.
 class Channel : public Sockets {
  public:
-  Channel(const Plan& plan) : plan(plan) {}
-  int to(int route, int32_t peer) const override {
-    const auto found = sockets.find({route, peer});
+  Channel(const Plan& plan, int strands) : plan(plan), strands(strands) {}
+  int to(int strand, int32_t peer) const override {
+    const auto found = sockets.find({strand, peer});
     return found == sockets.end() ? -1 : found->second;
   }
 
   const Plan& plan;
-  std::map<std::pair<int, int>, int> sockets;  // by route and peer
+  const int strands;
+  std::map<std::pair<int, int>, int> sockets;  // by strand and peer
   std::list<std::unique_ptr<Job>> started, finished, spare;
   std::list<Waiter> waiters;
   std::string error;

@@ -60,7 +60,7 @@ XLA_FFI_Error* handle(XLA_FFI_CallFrame* frame, const Body& body) {
 
 #define PODIUM_EXPORT extern "C" __attribute__((visibility("default")))
 
-PODIUM_EXPORT int podium_links_abi() { return 1; }
+PODIUM_EXPORT int podium_links_abi() { return 2; }
 
 PODIUM_EXPORT int podium_links_listen(const char* address) {
   try {
@@ -79,11 +79,11 @@ PODIUM_EXPORT void podium_links_know(const unsigned char* secret, int devices, c
 
 PODIUM_EXPORT void podium_links_close() { podium::Engine::here().close_all(); }
 
-// `own` [routes, nodes]; `moves` [routes, ticks, 6] as in podium::Move.
-PODIUM_EXPORT void podium_links_plan(int plan, int device, const int32_t* sizes, const int32_t* own,
-                                     const int32_t* moves) {
+// `shares` [routes]; `own` [routes, nodes]; `moves` [routes, ticks, 6] as in podium::Move.
+PODIUM_EXPORT void podium_links_plan(int plan, int device, const int32_t* sizes, const int32_t* shares,
+                                     const int32_t* own, const int32_t* moves) {
   const int nodes = sizes[0], node = sizes[1], routes = sizes[2], ticks = sizes[3];
-  podium::Plan tables{nodes, node, routes, {own, own + routes * nodes}, {}};
+  podium::Plan tables{nodes, node, routes, {shares, shares + routes}, {own, own + routes * nodes}, {}};
   for (int route = 0; route < routes; ++route) {
     std::vector<podium::Move> of_route;
     for (int tick = 0; tick < ticks; ++tick, moves += 6)
@@ -93,12 +93,13 @@ PODIUM_EXPORT void podium_links_plan(int plan, int device, const int32_t* sizes,
   podium::Engine::here().add(plan, device, std::move(tables));
 }
 
-// (rows f32, device i32) -> a token; the attribute is site, plan, mode, bf16, columns.
+// (rows f32, device i32) -> a token; the attribute is site, plan, mode, bf16, columns, pieces.
 PODIUM_EXPORT XLA_FFI_Error* podium_links_start(XLA_FFI_CallFrame* frame) {
   return podium::handle(frame, [](const podium::Call& call) {
-    const int64_t* numbers = call.numbers(5);
+    const int64_t* numbers = call.numbers(6);
     const int device = *static_cast<const int32_t*>(call.argument(1)->data);
-    const podium::Order order{static_cast<podium::Mode>(numbers[2]), numbers[3] != 0, numbers[4]};
+    const podium::Order order{static_cast<podium::Mode>(numbers[2]), numbers[3] != 0, numbers[4],
+                              static_cast<int32_t>(numbers[5])};
     podium::Engine::here().start(static_cast<int>(numbers[0]), static_cast<int>(numbers[1]), device, order,
                                  static_cast<const float*>(call.argument(0)->data));
     *call.result() = 0;

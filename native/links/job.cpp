@@ -10,6 +10,7 @@ namespace podium {
 namespace {
 
 constexpr size_t kScratchBytes = 1 << 18;
+constexpr size_t kPartBytes = 1 << 15;  // smaller parts of a message are not worth a call and a packet each
 
 uint16_t to_bf16(float value) {  // to the nearest, ties to even
   uint32_t bits;
@@ -36,73 +37,113 @@ std::vector<Move> moves_of(const std::vector<Move>& scatter, Mode mode) {
   return moves;
 }
 
+std::vector<size_t> lasts_of(const std::vector<Move>& moves) {
+  std::vector<size_t> lasts(moves.size());
+  for (size_t k = moves.size(); k-- > 0;) {
+    const bool goes_on = k + 1 < moves.size() && moves[k + 1].to == moves[k].to && moves[k + 1].adds == moves[k].adds;
+    lasts[k] = goes_on ? lasts[k + 1] : k;
+  }
+  return lasts;
+}
+
 }  // namespace
 
-Job::Job(const Plan& plan, const Order& order)
-    : plan_(plan), order_(order), first_(plan.routes + 1), runs_(plan.routes), unfinished_(plan.routes) {
-  for (int route = 0; route <= plan.routes; ++route) first_[route] = order.columns * route / plan.routes;
-  table_.resize(plan.nodes * order.columns);
+Job::Job(const Plan& plan, const Order& order) : plan_(plan), order_(order), first_(1) {
+  int64_t all = 0, before = 0;
+  for (const int32_t share : plan.shares) all += share;
   for (int route = 0; route < plan.routes; ++route) {
-    runs_[route].moves = moves_of(plan.scatter[route], order.mode);
-    runs_[route].scatters = order.mode & kScatter ? plan.scatter[route].size() : 0;
+    const int64_t begin = order.columns * before / all, end = order.columns * (before += plan.shares[route]) / all;
+    for (int piece = 1; piece <= order.pieces; ++piece) first_.push_back(begin + (end - begin) * piece / order.pieces);
+  }
+  table_.resize(plan.nodes * order.columns);
+  runs_.resize(plan.routes * order.pieces);
+  for (size_t strand = 0; strand < runs_.size(); ++strand) {
+    const auto& scatter = plan.scatter[strand / order.pieces];
+    runs_[strand].moves = moves_of(scatter, order.mode);
+    runs_[strand].lasts = lasts_of(runs_[strand].moves);
+    runs_[strand].scatters = order.mode & kScatter ? scatter.size() : 0;
   }
 }
 
 void Job::take(const float* given) {
-  for (auto& run : runs_) run.sending = run.receiving = run.sent = run.got = run.rest_bytes = 0, run.ended = false;
-  unfinished_ = plan_.routes;
-  for (int route = 0; route < plan_.routes; ++route)
+  unfinished_ = static_cast<int>(runs_.size());
+  for (int strand = 0; strand < unfinished_; ++strand) {
+    Run& run = runs_[strand];
+    run.sending = run.receiving = run.sent = run.got = run.rest_bytes = run.rounded = 0;
+    run.ended = false;
     for (int node = 0; node < plan_.nodes; ++node) {
       if (order_.mode == kGather && node != plan_.node) continue;
-      const float* from = given + (order_.mode == kGather ? 0 : node * order_.columns) + first_[route];
-      std::memcpy(row(route, plan_.own[route * plan_.nodes + node]), from, width(route) * sizeof(float));
+      const float* from = given + (order_.mode == kGather ? 0 : node * order_.columns) + first_[strand];
+      std::memcpy(row(strand, place(strand, node)), from, width(strand) * sizeof(float));
     }
+  }
 }
 
 void Job::give(float* out) const {
-  for (int route = 0; route < plan_.routes; ++route)
+  for (size_t strand = 0; strand < runs_.size(); ++strand)
     for (int node = 0; node < plan_.nodes; ++node) {
       if (order_.mode == kScatter && node != plan_.node) continue;
-      float* to = out + (order_.mode == kScatter ? 0 : node * order_.columns) + first_[route];
-      std::memcpy(to, row(route, plan_.own[route * plan_.nodes + node]), width(route) * sizeof(float));
+      float* to = out + (order_.mode == kScatter ? 0 : node * order_.columns) + first_[strand];
+      std::memcpy(to, row(strand, place(strand, node)), width(strand) * sizeof(float));
     }
 }
 
-void Job::advance(const Sockets& sockets, int route) {
-  Run& run = runs_[route];
-  if (run.ended || !error.empty()) return;
+// Carries on with a strand, and with those that it may have held up.
+void Job::advance(const Sockets& sockets, int strand) {
+  while (error.empty() && carry_on(sockets, strand) && ++strand % order_.pieces != 0) continue;
+}
+
+// True if a message came wholly.
+bool Job::carry_on(const Sockets& sockets, int strand) {
+  Run& run = runs_[strand];
+  if (run.ended) return false;
+  const size_t before = run.receiving;
   bool moved = true;
   while (moved && error.empty()) {
-    moved = receive(sockets, route);
-    moved = send(sockets, route) || moved;
+    moved = receive(sockets, strand);
+    moved = send(sockets, strand) || moved;
   }
   if (run.sending == run.moves.size() && run.receiving == run.moves.size() && error.empty()) {
     run.ended = true;
     --unfinished_;
   }
+  return run.receiving > before;
+}
+
+// The pieces of a route follow each other: one goes on towards a peer when the one before it receives the last that it
+// does at that stage. So one piece's second axis fills what another leaves idle.
+bool Job::is_held(int strand) const {
+  const Run& run = runs_[strand];
+  return strand % order_.pieces != 0 && runs_[strand - 1].receiving < run.lasts[run.sending];
+}
+
+// How many bytes of the message that is to be sent now are there: all of it when all before it has been received; where
+// it passes on what is being received, as much as has come, so that a link need not rest until a whole message is
+// there.
+size_t Job::ready(const Run& run, size_t bytes) const {
+  if (run.sending <= run.receiving) return bytes;
+  if (run.sending > run.receiving + 1 || (order_.bf16 && run.sending == run.scatters)) return 0;
+  const Move &move = run.moves[run.sending], &coming = run.moves[run.receiving];
+  if (coming.receive_start != move.send_start || coming.receive_rows != move.send_rows) return 0;
+  const size_t come = run.got - run.rest_bytes;
+  return come < run.sent + kPartBytes ? run.sent : come;
 }
 
 // Sends what it can; true if a move was sent wholly.
-bool Job::send(const Sockets& sockets, int route) {
-  Run& run = runs_[route];
+bool Job::send(const Sockets& sockets, int strand) {
+  Run& run = runs_[strand];
   bool moved = false;
-  while (run.sending < run.moves.size() && run.sending <= run.receiving) {
+  while (run.sending < run.moves.size() && !is_held(strand)) {
     const Move& move = run.moves[run.sending];
-    if (run.sending == run.scatters && run.sent == 0) round_own(route);
-    const size_t numbers = move.to < 0 ? 0 : move.send_rows * width(route), bytes = numbers * unit();
-    if (run.sent < bytes) {
-      const int socket = sockets.to(route, move.to);
+    const size_t bytes = move.to < 0 ? 0 : move.send_rows * width(strand) * unit();
+    const size_t there = ready(run, bytes);
+    if (run.sending > run.receiving && run.sent == there) return moved;
+    if (run.sending == run.scatters && run.sent == 0) round_own(strand);
+    if (run.sent < there) {
+      const int socket = sockets.to(strand, move.to);
       if (socket < 0) return moved;
-      const float* rows = row(route, move.send_start);
-      const void* message = rows;
-      if (order_.bf16) {
-        if (run.sent == 0) {
-          run.rounded.resize(numbers);
-          std::transform(rows, rows + numbers, run.rounded.begin(), to_bf16);
-        }
-        message = run.rounded.data();
-      }
-      const auto sent = ::send(socket, static_cast<const char*>(message) + run.sent, bytes - run.sent, MSG_NOSIGNAL);
+      const void* message = as_sent(run, row(strand, move.send_start), there);
+      const auto sent = ::send(socket, static_cast<const char*>(message) + run.sent, there - run.sent, MSG_NOSIGNAL);
       if (sent < 0) {
         if (errno != EAGAIN && errno != EINTR)
           error = "cannot send to device " + std::to_string(move.to) + ": " + std::strerror(errno);
@@ -112,23 +153,34 @@ bool Job::send(const Sockets& sockets, int route) {
       if (run.sent < bytes) continue;
     }
     ++run.sending;
-    run.sent = 0;
+    run.sent = run.rounded = 0;
     moved = true;
   }
   return moved;
 }
 
+// The first bytes of a message as they travel.
+const void* Job::as_sent(Run& run, const float* rows, size_t there) {
+  if (!order_.bf16) return rows;
+  const size_t numbers = there / unit();
+  if (run.halves.size() < numbers) run.halves.resize(numbers);
+  if (run.rounded < numbers)
+    std::transform(rows + run.rounded, rows + numbers, run.halves.begin() + run.rounded, to_bf16);
+  run.rounded = numbers;
+  return run.halves.data();
+}
+
 // Receives what is there; true if a move was received wholly.
-bool Job::receive(const Sockets& sockets, int route) {
-  Run& run = runs_[route];
+bool Job::receive(const Sockets& sockets, int strand) {
+  Run& run = runs_[strand];
   bool moved = false;
   while (run.receiving < run.moves.size()) {
     const Move& move = run.moves[run.receiving];
-    const size_t bytes = move.from < 0 ? 0 : move.receive_rows * width(route) * unit();
+    const size_t bytes = move.from < 0 ? 0 : move.receive_rows * width(strand) * unit();
     if (run.got < bytes) {
-      const int socket = sockets.to(route, move.from);
+      const int socket = sockets.to(strand, move.from);
       if (socket < 0) return moved;
-      float* rows = row(route, move.receive_start);
+      float* rows = row(strand, move.receive_start);
       const int64_t got = read(socket, run, rows, bytes);
       if (got == 0) error = "device " + std::to_string(move.from) + " has closed its connection";
       if (got < 0 && errno != EAGAIN && errno != EINTR)
@@ -173,10 +225,10 @@ int64_t Job::read(int socket, Run& run, float* rows, size_t bytes) {
 }
 
 // Rounded before the way back, the owner's copy is the same as everyone's.
-void Job::round_own(int route) {
+void Job::round_own(int strand) {
   if (!order_.bf16) return;
-  float* own = row(route, plan_.own[route * plan_.nodes + plan_.node]);
-  for (int64_t k = 0; k < width(route); ++k) own[k] = from_bf16(to_bf16(own[k]));
+  float* own = row(strand, place(strand, plan_.node));
+  for (int64_t k = 0; k < width(strand); ++k) own[k] = from_bf16(to_bf16(own[k]));
 }
 
 }  // namespace podium

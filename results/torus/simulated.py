@@ -1,7 +1,7 @@
 """Sums over oblong, open, three-dimensional and holed tori in the simulation of `podium.plan.flow`, beside the bound:
 102 MB, links of 70 GB/s, 1 µs a hop. Prints a line of JSON for each.
 
-    python results/torus/simulated.py
+    python results/torus/simulated.py > results/torus/DATE-simulated.jsonl
 """
 
 import json
@@ -13,6 +13,7 @@ from podium.reduce.woven import Woven
 
 MESSAGE, LINK, PIECES = 102e6, Link(70e9, 1e-6), 32
 OBLONG = [(2, 8), (4, 8), (8, 16), (16, 32)]
+OPEN = [((128, 32), (False, True)), ((128, 32), (True, True))]
 CUBES = [(4, 4, 4), (8, 8, 8), (16, 16, 16)]
 HOLES = [((4, 4), (5,)), ((8, 8), (9,)), ((16, 16), (17,)), ((32, 32), (33,)),
          ((32, 32), (33, 700)), ((32, 32), (33, 34, 65, 66, 700, 701, 732, 733))]  # fmt: skip
@@ -48,7 +49,8 @@ if __name__ == "__main__":
     for oblong in OBLONG[:2]:
         tell(shape=oblong, schedule="woven", seconds=woven_seconds(Woven(oblong), MESSAGE, link=LINK).seconds,
              bound=bound_seconds(oblong, MESSAGE, link=LINK))  # fmt: skip
-    shares((128, 32), (False, True))
+    for shape, wraps in OPEN:
+        shares(shape, wraps)
     for square, dead in HOLES:
         whole = closed_form(square, MESSAGE, LINK, colours=2)
         seconds = woven_seconds(Woven(square, dead), MESSAGE, link=LINK).seconds

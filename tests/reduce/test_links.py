@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from podium.reduce import Sockets, TorusAxes, links
-from podium.reduce.routes import torus_routes
+from podium.reduce.colours import torus_routes
 
 AXES = TorusAxes(("row",), ("col",))
 

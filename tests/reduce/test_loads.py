@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podium.reduce.colours import torus_routes
 from podium.reduce.loads import Costs, best, candidates, load, path
-from podium.reduce.routes import ring_routes, torus_routes
+from podium.reduce.routes import ring_routes
 from podium.reduce.swing import swing_routes
 from podium.reduce.woven import woven_routes
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from podium.reduce.colours import torus_routes
 from podium.reduce.picture import draw
-from podium.reduce.routes import torus_routes
 
 DOCS = Path(__file__).parents[2] / "docs"
 

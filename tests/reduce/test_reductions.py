@@ -26,7 +26,8 @@ from podium.reduce import (
     torus,
     woven,
 )
-from podium.reduce.routes import Routes, torus_routes
+from podium.reduce.colours import torus_routes
+from podium.reduce.routes import Routes
 from podium.reduce.swing import swing_routes
 from podium.reduce.woven import woven_routes
 
@@ -85,6 +86,8 @@ def along(routes: Routes) -> Callable[..., Reduction]:
     return lambda axes, wire=jnp.float32: Sockets(axes, lambda rows, cols, size_bytes: routes, wire)
 
 
+# Its messages over sockets are long enough to be passed on before they are there as a whole.
+LONG = Shape((2, 1, 1, 3, 1), TORUS, 600_001)
 OVER_SOCKETS: dict[str, Routes] = {"torus": torus_routes, "woven": woven_routes, "swing": swing_routes}
 every_reduction = pytest.mark.parametrize("make", REDUCTIONS.values(), ids=REDUCTIONS)
 # Pieces multiply the program's length, and three shapes show all there is to them: one element, a square torus, lanes.
@@ -107,10 +110,20 @@ every_pair = pytest.mark.parametrize(
     ]
     + [
         pytest.param(
-            lambda axes: Sockets(axes, lambda *_: woven_routes, piece_bytes=64),
-            SHAPES["3x5"],
-            id="sockets in pieces, 3x5",
-        ),
+            lambda axes, routes=routes: Sockets(axes, lambda *_: routes, pieces=lambda *_, **__: 3, part_bytes=1000),
+            SHAPES[shape],
+            id=f"sockets by {name} in pieces and parts, {shape}",
+        )
+        for name, routes in OVER_SOCKETS.items()
+        for shape in ("3x5", "2x4, 2 lanes")
+    ]
+    + [
+        pytest.param(
+            lambda axes, pieces=pieces: Sockets(axes, lambda *_: torus_routes, pieces=lambda *_, **__: pieces),
+            LONG,
+            id=f"sockets, long messages, {pieces} pieces",
+        )
+        for pieces in (1, 3)
     ],
 )
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium.reduce.routes import Route, hamiltonian_cycle, ring_routes, slots, torus_routes
+from podium.reduce.colours import colour_shares, torus_routes
+from podium.reduce.routes import Route, edges, hamiltonian_cycle, ring_routes, slots
 from podium.reduce.swing import is_swinging, peers, swing_routes
 from podium.reduce.woven import Woven, living_nodes, weave, woven_routes
 from podium.reduce.woven import neighbours as joining
@@ -66,6 +67,38 @@ def check(route: Route) -> set[tuple[int, int]]:
 def test_every_owner_gets_every_gradient_exactly_once_and_all_get_them_back(routes, rows: int, cols: int) -> None:
     for route in routes(rows, cols):
         assert all(neighbours(a, b, rows, cols) for a, b in check(route))
+
+
+@settings(deadline=None, max_examples=30)
+@given(rows=sides, cols=sides, closed=st.tuples(st.booleans(), st.booleans()))
+def test_an_open_axis_is_summed_from_both_ends_and_nothing_goes_around(rows: int, cols: int, closed) -> None:
+    for route in torus_routes(rows, cols, closed=closed):
+        for a, b in check(route):
+            down, right = b // cols - a // cols, b % cols - a % cols
+            assert closed[0] or abs(down) <= 1
+            assert closed[1] or abs(right) <= 1
+
+
+@settings(deadline=None, max_examples=30)
+@given(rows=st.integers(2, 7), cols=st.integers(2, 7), closed=st.tuples(st.booleans(), st.booleans()))
+def test_with_their_shares_the_colours_load_the_links_of_both_axes_alike(rows: int, cols: int, closed) -> None:
+    carried = np.zeros((2, rows * cols, rows * cols))  # [axis, from, to]
+    for route in torus_routes(rows, cols, closed=closed):
+        for tick in route.ticks:
+            for node in np.flatnonzero(tick.to >= 0):
+                axis = int(node // cols == tick.to[node] // cols)
+                carried[axis, node, tick.to[node]] += tick.rows[node] * route.share
+                carried[axis, tick.to[node], node] += tick.rows[node] * route.share  # on the way back
+    down, right = carried.max((1, 2))
+    assert down == right
+
+
+def test_shares_are_those_counted_by_hand() -> None:
+    assert colour_shares((4, 4)) == [1, 1]
+    # The ring of two has one link, so 7/8 a / 2 + 7/16 (1−a) / 2 = (1−a) / 2 + a / 16 at a = 3/7.
+    assert colour_shares((2, 8)) == [3, 4]
+    assert colour_shares((1, 8)) == [1, 1]
+    assert edges(torus_routes(2, 8), 28) == [0, 6, 12, 20, 28]
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 2), (4, 4), (2, 8), (8, 4), (1, 32)])

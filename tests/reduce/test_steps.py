@@ -2,7 +2,8 @@
 
 import pytest
 
-from podium.reduce.routes import ring_routes, slots, torus_routes
+from podium.reduce.colours import torus_routes
+from podium.reduce.routes import ring_routes, slots
 from podium.reduce.swing import swing_routes
 from podium.reduce.woven import woven_routes
 

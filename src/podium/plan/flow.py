@@ -1,23 +1,22 @@
 """A link-by-link simulation without a common tick, for tori of any number of axes, whole or with holes: a message
 leaves when what it sends has come and its link is free, and a link sends one message at a time, in the order of the
 schedule. A message over several links takes each of them as its first byte gets there. It plays the tables of
-`reduce.routes` and `reduce.woven`; `pieces` of a sum follow each other, and `shares` says how much of it goes along
-which route. Like `simulate` it leaves out adding, memory and packets."""
+`reduce.routes` and `reduce.woven`; `pieces` of a sum follow each other.
+Like `simulate` it leaves out adding, memory and packets."""
 
 import heapq
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from podium.plan.machines import Link
 from podium.plan.simulate import Simulated
-from podium.reduce.routes import Tick, torus_routes
+from podium.reduce.colours import colours, torus_routes
+from podium.reduce.routes import Route, Tick
 from podium.reduce.woven import Woven, living_nodes, weave
-
-_OPEN = 2.0  # the last hop of a ring goes back over the whole line
 
 
 def woven_seconds(torus: Woven, message_bytes: float, *, link: Link) -> Simulated:
@@ -27,7 +26,7 @@ def woven_seconds(torus: Woven, message_bytes: float, *, link: Link) -> Simulate
     row_seconds = message_bytes / len(routes) / nodes / link.bandwidth
     free = np.zeros((nodes, 2 * len(torus.shape)))
     busy, end = np.zeros_like(free), 0.0
-    ways = _Ways(torus.shape, (True,) * len(torus.shape), living_nodes(torus))
+    ways = _Ways(torus.shape, living_nodes(torus))
     ready = [np.zeros((nodes, nodes)) for _ in routes]  # when a node has the sum of a row so far
     for back in (False, True):
         if back:
@@ -54,61 +53,63 @@ def _simulated(end: float, busy: np.ndarray) -> Simulated:
 def torus_seconds(
     shape: tuple[int, ...], message_bytes: float, *, link: Link, wraps: tuple[bool, ...] = (), pieces: int = 16
 ) -> Simulated:
-    """An all-reduce by as many colours as axes, in shares that load all links alike, cut into pieces."""
+    """An all-reduce by as many colours as axes, cut into pieces."""
     wraps = wraps or (True,) * len(shape)
-    routes, nodes = torus_routes(*shape), math.prod(shape)
-    shares = np.repeat(colour_shares(shape, wraps), 2) / 2
-    ways = _Ways(shape, wraps, np.arange(nodes))
+    routes, nodes = torus_routes(*shape, closed=wraps), math.prod(shape)
+    row_seconds = message_bytes / pieces / nodes / link.bandwidth / sum(route.share for route in routes)
+    ways = _Ways(shape, np.arange(nodes))
     links = _Links(np.zeros((nodes, 2 * len(shape))), np.zeros((nodes, 2 * len(shape))), link.hop_seconds)
     # Each piece sets out as the links have had time for those before it: all at once, they would pass the first axis
     # together and leave the second one idle meanwhile.
     apart = bound_seconds(shape, message_bytes, link=Link(link.bandwidth, 0.0), wraps=wraps) / pieces
     ready = {(piece, r): np.full(nodes, piece * apart) for piece in range(pieces) for r in range(len(routes))}
-    scripts = [[(tick, False) for tick in r.ticks] + [(tick, True) for tick in r.ticks[::-1]] for r in routes]
+    scripts = _scripts(shape, wraps, routes)
     queue = [(piece * apart, 0, piece, route) for piece, route in ready if scripts[route]]
     heapq.heapify(queue)
     while queue:
         _, number, piece, route = heapq.heappop(queue)
-        tick, back = scripts[route][number]
-        source, target = _messages(tick, back)
-        seconds = int(tick.rows.max()) * shares[route] * message_bytes / pieces / nodes / link.bandwidth
-        came = ways.send(_Sent(source, target, seconds), ready[piece, route][source], links)
-        ready[piece, route][target] = np.maximum(ready[piece, route][target], came)
+        of_piece = ready[piece, route]
+        before = of_piece.copy()
+        for source, target, rows in scripts[route][number]:
+            came = ways.send(_Sent(source, target, rows * routes[route].share * row_seconds), before[source], links)
+            of_piece[target] = np.maximum(of_piece[target], came)
         if number + 1 < len(scripts[route]):
-            heapq.heappush(queue, (float(ready[piece, route].min()), number + 1, piece, route))
+            heapq.heappush(queue, (float(of_piece.max()), number + 1, piece, route))
     end = max(float(of.max()) for of in ready.values())
     return _simulated(end, links.busy)
 
 
+_Script = list[list[tuple[np.ndarray, np.ndarray, int]]]
+"""What sets out together, there and back: messages (from whom, to whom, rows)."""
+
+
+def _scripts(shape: tuple[int, ...], wraps: tuple[bool, ...], routes: Sequence[Route]) -> list[_Script]:
+    """Along an open axis, the ticks both ways set out together."""
+    found = []
+    for number, route in enumerate(routes):
+        ticks = iter(route.ticks)
+        together = [
+            list(islice(ticks, 1 if wraps[axis] else 2))
+            for axis in colours(len(shape))[number // 2]
+            for _ in range(shape[axis] - 1)
+        ]
+        there, back = (
+            [[(*_messages(tick, is_back), int(tick.rows.max())) for tick in both] for both in together]
+            for is_back in (False, True)
+        )
+        found.append(there + back[::-1])
+    return found
+
+
 def bound_seconds(shape: tuple[int, ...], message_bytes: float, *, link: Link, wraps: tuple[bool, ...] = ()) -> float:
-    """What the links of the node with fewest of them need, and the hops of a schedule along all axes."""
+    """What all links together need for the least that can be sent, and the hops of a schedule along all axes. An open
+    axis has a link less in each of its lines."""
     nodes = math.prod(shape)
-    links = sum(
-        0 if n == 1 else 1 if n == 2 or not ring else 2
-        for n, ring in zip(shape, wraps or (True,) * len(shape), strict=True)
-    )
+    links = 0.0  # of a node, each one way
+    for length, ring in zip(shape, wraps or (True,) * len(shape), strict=True):
+        links += 2.0 if ring and length > 2 else 2 * (length - 1) / length
     hops = 2 * sum(length - 1 for length in shape)
     return hops * link.hop_seconds + 2 * (nodes - 1) / nodes * message_bytes / (links * link.bandwidth)
-
-
-def colour_shares(shape: tuple[int, ...], wraps: Sequence[bool]) -> np.ndarray:
-    """How much of a sum each colour takes, in the order of `colour_grids`, so that the links of all axes carry alike.
-    Where no such shares are, as with axes of one node, all take the same."""
-    axes = len(shape)
-    loads = np.zeros((axes, axes))  # [axis, colour]: a link's part of what the colour sums
-    for colour, first in enumerate(reversed(range(axes))):
-        left = 1.0
-        for axis in [(first + k) % axes for k in range(axes)]:
-            length = shape[axis]
-            links = 1 if length == 2 else 2
-            loads[axis, colour] = left * (length - 1) / length / links * (1 if wraps[axis] or length < 3 else _OPEN)
-            left /= length
-    equal = np.full(axes, 1 / axes)
-    system = np.vstack([loads[:-1] - loads[1:], np.ones(axes)])
-    if abs(np.linalg.det(system)) < 1e-12:
-        return equal
-    shares = np.linalg.solve(system, np.eye(axes)[-1])
-    return shares if (shares >= -1e-9).all() else equal
 
 
 def _messages(tick: Tick, back: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -134,46 +135,22 @@ class _Links(NamedTuple):
 
 
 class _Ways:
-    """Over which links messages go between neighbours of a torus, of which only `living` may be left."""
+    """Which link a message takes to a neighbour, on a torus of which only `living` may be left."""
 
-    def __init__(self, shape: tuple[int, ...], wraps: tuple[bool, ...], living: np.ndarray) -> None:
-        self._shape, self._wraps = shape, wraps
+    def __init__(self, shape: tuple[int, ...], living: np.ndarray) -> None:
+        self._shape = shape
         self._places = np.stack(np.unravel_index(living, shape))
 
     def direction(self, source: np.ndarray, target: np.ndarray) -> np.ndarray:
         """The link of its sender that each message takes: 2 × axis, and 1 more if backwards."""
-        axis, forward, _ = self._of(source, target)
-        return 2 * axis + ~forward
-
-    def _of(self, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         moved = self._places[:, target] - self._places[:, source]
         axis = np.abs(moved).argmax(0)
         lengths, step = np.array(self._shape)[axis], moved[axis, np.arange(source.size)]
-        around = (np.abs(step) > 1) & ~np.array(self._wraps)[axis]
-        return axis, step % lengths == 1, around
+        return 2 * axis + (step % lengths != 1)
 
     def send(self, message: _Sent, ready: np.ndarray, links: _Links) -> np.ndarray:
         """When messages arrive that may leave when `ready`."""
-        source, target, seconds = message
-        free, busy, hop = links
-        axis, forward, around = self._of(source, target)
-        at = source[~around], (2 * axis + ~forward)[~around]
-        came = np.empty(source.size)
-        free[at] = np.maximum(ready[~around], free[at]) + seconds
-        busy[at] += seconds
-        came[~around] = free[at] + hop
-        for k in np.flatnonzero(around):
-            line = _line(int(source[k]), int(target[k]), math.prod(self._shape[axis[k] + 1 :]))
-            on = line, np.full(line.size, 2 * axis[k] + (target[k] < source[k]))
-            steps = hop * np.arange(line.size)
-            starts = np.maximum.accumulate(np.maximum(free[on], ready[k]) - steps) + steps
-            free[on] = starts + seconds
-            busy[on] += seconds
-            came[k] = starts[-1] + seconds + hop
-        return came
-
-
-@lru_cache(maxsize=4096)
-def _line(source: int, target: int, stride: int) -> np.ndarray:
-    """The nodes from one end of a line to the one before the other end."""
-    return np.arange(source, target, stride if target > source else -stride)
+        at = message.source, self.direction(message.source, message.target)
+        links.free[at] = np.maximum(ready, links.free[at]) + message.seconds
+        links.busy[at] += message.seconds
+        return links.free[at] + links.hop_seconds

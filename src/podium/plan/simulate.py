@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 
 from podium.plan.machines import Link
-from podium.reduce.routes import Route, Routes, ring_routes, torus_routes
+from podium.reduce.colours import torus_routes
+from podium.reduce.routes import Route, Routes, ring_routes
 
 _FORWARD, _BACKWARD = 0, 1
 

@@ -16,9 +16,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from podium.mesh import is_cpu
 from podium.reduce import links
 from podium.reduce.collectives import Reduction, TorusAxes, Xla
+from podium.reduce.colours import torus_routes
 from podium.reduce.loads import Costs, best, load
 from podium.reduce.routed import exchange, ring, swing, torus, woven
-from podium.reduce.routes import torus_routes
 from podium.reduce.sockets import Sockets, sockets
 
 Run = Callable[[jax.Array], jax.Array]

@@ -26,7 +26,7 @@ from podium.reduce.loads import Costs, best, candidates
 from podium.reduce.routes import Route, Routes
 
 LIBRARY_NAME = "libpodium_links.so"
-_ABI = 1
+_ABI = 2
 _PATIENCE_MS = 600_000
 SCATTER, GATHER, SUM = 1, 2, 3
 
@@ -162,15 +162,19 @@ class Call:
     bf16: bool
     columns: int
     nodes: int
+    pieces: int
 
 
-def new_call(routes: Routes, shape: tuple[int, int, int], *, mode: int, bf16: bool, columns: int) -> Call:
-    """The next call of a program that sums rows of so many columns over (rows, cols) hosts of so many lanes."""
+def new_call(
+    routes: Routes, shape: tuple[int, int, int], *, mode: int, bf16: bool, columns: int, pieces: int = 1
+) -> Call:
+    """The next call of a program that sums rows of so many columns over (rows, cols) hosts of so many lanes, along each
+    route in pieces that follow each other."""
     plan = _joined.plans.setdefault((routes, shape), len(_joined.plans))
     _register(plan, routes, shape)
-    key = next(_calls_of_step.get() or _calls_ever), plan, mode, bf16, columns
+    key = next(_calls_of_step.get() or _calls_ever), plan, mode, bf16, columns, pieces
     site = _joined.sites.setdefault(key, len(_joined.sites))
-    return Call(site, plan, mode, bf16, columns, shape[0] * shape[1])
+    return Call(site, plan, mode, bf16, columns, shape[0] * shape[1], pieces)
 
 
 def _register(plan: int, routes: Routes, shape: tuple[int, int, int]) -> None:
@@ -180,9 +184,11 @@ def _register(plan: int, routes: Routes, shape: tuple[int, int, int]) -> None:
         if (plan, device) in _joined.registered or device >= nodes * lanes:
             continue
         _joined.registered.add((plan, device))
-        own, moves = tables(routes(rows, cols), device % nodes, first=device // nodes * nodes)
+        found = routes(rows, cols)
+        own, moves = tables(found, device % nodes, first=device // nodes * nodes)
         sizes = np.array([nodes, device % nodes, *moves.shape[:2]], np.int32)
-        places = (array.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)) for array in (sizes, own, moves))
+        shares = np.array([route.share for route in found], np.int32)
+        places = (array.ctypes.data_as(ctypes.POINTER(ctypes.c_int32)) for array in (sizes, shares, own, moves))
         _library.podium_links_plan(plan, device, *places)
 
 
@@ -202,7 +208,7 @@ def tables(routes: Sequence[Route], node: int, *, first: int = 0) -> tuple[np.nd
 
 def start(call: Call, rows: jax.Array, device: jax.Array) -> jax.Array:
     """Hands over rows; gives a token."""
-    numbers = np.array([call.site, call.plan, call.mode, int(call.bf16), call.columns], np.int64)
+    numbers = np.array([call.site, call.plan, call.mode, int(call.bf16), call.columns, call.pieces], np.int64)
     return _custom_call("start", 1, rows, device, numbers=numbers)
 
 

@@ -8,11 +8,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from podium.reduce.routes import Route, Routes, torus_routes
+from podium.reduce.colours import colour_shares, torus_routes
+from podium.reduce.routes import Routes, Tick
 from podium.reduce.swing import is_swinging, swing_routes
-from podium.reduce.woven import woven_routes
+from podium.reduce.woven import Woven, woven_routes
 
-_WOVEN_NODES = 64  # a search of seconds from there on
+_WOVEN_NODES = 64  # beyond, its many ticks cost more than they save
+_ROW_BYTES = 1 << 16  # of a piece, at least: its messages are a quarter of that
 
 
 @dataclass(frozen=True)
@@ -26,42 +28,50 @@ class Costs:
 
 @dataclass(frozen=True)
 class Load:
-    """A schedule's ticks, there and back, and the rows' worth of bytes that its busiest links carry in them."""
+    """A schedule's ticks, there and back, and what its busiest links carry, as parts of the whole buffer's bytes."""
 
     ticks: int
     hops: int
-    messages: float  # of the whole buffer's bytes, over the busiest link of each tick, added up
+    messages: float  # over the busiest link of each tick, added up
+    busiest: float  # over the busiest link
 
-    def seconds(self, size_bytes: float, costs: Costs) -> float:
-        return self.hops * costs.tick_seconds + self.messages * size_bytes / costs.bytes_per_second
+    def seconds(self, size_bytes: float, costs: Costs, *, pieces: int = 1) -> float:
+        """In one piece each tick waits for its busiest link; many of them leave no link idle that has work."""
+        carried = self.busiest + (self.messages - self.busiest) / pieces
+        return self.hops * costs.tick_seconds + carried * size_bytes / costs.bytes_per_second
 
 
 @lru_cache(maxsize=64)
 def load(routes: Routes, rows: int, cols: int) -> Load:
     """The loads of an all-reduce."""
     found = routes(rows, cols)
-    hops, messages = 0, 0.0
+    shares = sum(route.share for route in found)
+    hops, messages, total = 0, 0.0, np.zeros((rows * cols, 4))
     for t in range(max(len(route.ticks) for route in found)):
         carried = np.zeros((rows * cols, 4))
         farthest = 1
         for route in found:
             if t < len(route.ticks):
-                farthest = max(farthest, _carry(carried, route, t, shape=(rows, cols)))
+                of_route, far = _carried(route.ticks[t], (rows, cols))
+                carried += of_route * (route.share / shares)
+                farthest = max(farthest, far)
         hops += farthest
-        messages += carried.max() / (rows * cols * len(found))
-    return Load(2 * max(len(route.ticks) for route in found), 2 * hops, float(2 * messages))
+        messages += carried.max()
+        total += carried
+    of_all = 2 / (rows * cols)
+    # The way back goes over the same links the other way, and both ways of a colour are alike.
+    return Load(2 * max(len(route.ticks) for route in found), 2 * hops, messages * of_all, float(total.max()) * of_all)
 
 
-def _carry(carried: np.ndarray, route: Route, tick: int, *, shape: tuple[int, int]) -> int:
-    """Adds one tick's rows to the links that carry them; the most links that a message crosses."""
-    sent = route.ticks[tick]
-    farthest = 0
+def _carried(sent: Tick, shape: tuple[int, int]) -> tuple[np.ndarray, int]:
+    """The rows of one tick on each link, and the most links that one of its messages crosses."""
+    carried, farthest = np.zeros((sent.to.size, 4)), 0
     for node in np.flatnonzero(sent.to >= 0):
         way = path(int(node), int(sent.to[node]), shape)
         farthest = max(farthest, len(way))
         for place, link in way:
             carried[place, link] += sent.rows[node]
-    return farthest
+    return carried, farthest
 
 
 def path(node: int, target: int, shape: Sequence[int]) -> list[tuple[int, int]]:
@@ -76,6 +86,19 @@ def path(node: int, target: int, shape: Sequence[int]) -> list[tuple[int, int]]:
             links.append((int(np.ravel_multi_index(at, shape)), 2 * axis + (step < 0)))
             at[axis] = (at[axis] + step) % length
     return links
+
+
+def pieces_of(routes: Routes, rows: int, cols: int, *, size_bytes: int) -> int:
+    """In how many pieces, one following the other, a sum goes along each route. Woven routes have many short ticks:
+    pieces keep the links at work while one waits for its next. Colours of unequal shares take unequal times for their
+    axes: one piece's second axis fills what another's first leaves idle. The colours of a square torus need none."""
+    if routes is woven_routes or isinstance(routes, Woven):
+        most = 4
+    elif routes is torus_routes and len(set(colour_shares((rows, cols)))) > 1:
+        most = 8
+    else:
+        return 1
+    return max(1, min(most, size_bytes // (rows * cols) // _ROW_BYTES))
 
 
 def candidates(rows: int, cols: int) -> dict[str, Routes]:
@@ -97,4 +120,10 @@ def best(rows: int, cols: int, size_bytes: int, *, costs: Costs) -> str:
         # bytes (seen, 16 MB on 4x4 hosts of 100 Mbit/s: 1.10 s, the two colours 0.91).
         if swing.messages * size_bytes / costs.bytes_per_second > swing.hops * costs.tick_seconds:
             del found["swing"]
-    return min(found, key=lambda name: load(found[name], rows, cols).seconds(size_bytes, costs))
+
+    def seconds(name: str) -> float:
+        routes = found[name]
+        pieces = pieces_of(routes, rows, cols, size_bytes=size_bytes)
+        return load(routes, rows, cols).seconds(size_bytes, costs, pieces=pieces)
+
+    return min(found, key=seconds)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.reduce.routes import Route, Tick, torus_routes
+from podium.reduce.colours import torus_routes
+from podium.reduce.routes import Route, Tick
 from podium.reduce.woven import Woven, living_nodes, neighbours, weave
 
 _APART, _MARGIN = 70, 56  # pixels

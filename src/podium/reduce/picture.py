@@ -7,7 +7,8 @@ import sys
 
 import numpy as np
 
-from podium.reduce.routes import Route, Tick, torus_routes
+from podium.reduce.colours import torus_routes
+from podium.reduce.routes import Route, Tick
 
 _NODE_PIXELS = 96  # from node to node
 _MARGIN_PIXELS = 74

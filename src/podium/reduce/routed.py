@@ -5,6 +5,7 @@ once. Rows are summed as they travel and never copied between ticks: what arrive
 on."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,9 @@ import numpy as np
 from jax import lax
 
 from podium.reduce.collectives import TorusAxes, padded, permute, rounded, varying
+from podium.reduce.colours import torus_routes
 from podium.reduce.declare_replicated import declare_replicated
-from podium.reduce.routes import Routes, Slot, ring_routes, slots, torus_routes
+from podium.reduce.routes import Routes, Slot, edges, ring_routes, slots
 from podium.reduce.swing import is_swinging, swing_routes
 from podium.reduce.woven import Woven, woven_routes
 
@@ -67,14 +69,15 @@ class Routed:
         return self._gather([row.astype(self.wire) for row in self._scatter(share)]).astype(share.dtype)
 
     def _chains(self, share_size: int) -> list[tuple[Slot, slice]]:
-        """Which columns of the rows go along which chain of ticks: about equal cuts, none of them empty unless there
-        is nothing."""
+        """Which columns of the rows go along which chain of ticks, none of them empty unless there is nothing."""
         rows, cols, lanes = self.axes.sizes()
         parallel = slots(self.routes, rows, cols, lanes=lanes)
         columns = share_size // (rows * cols)
-        cuts = max(1, min(columns, len(parallel) * self.pieces))
-        edges = np.linspace(0, columns, cuts + 1).astype(int).tolist()
-        return [(parallel[k % len(parallel)], slice(edges[k], edges[k + 1])) for k in range(cuts)]
+        chains = []
+        for slot, (first, last) in zip(parallel, pairwise(edges(parallel, columns)), strict=True):
+            cuts = np.linspace(first, last, min(self.pieces, last - first) + 1).astype(int).tolist()
+            chains += [(slot, slice(*cut)) for cut in pairwise(cuts)]
+        return chains or [(parallel[0], slice(0, columns))]
 
     def _scatter(self, share: jax.Array) -> list[jax.Array]:
         """The row that this device ends up owning, chain by chain. `share` is one row per host, in a vector."""

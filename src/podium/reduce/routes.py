@@ -1,12 +1,13 @@
 """Who sends which rows to whom at each tick: the reductions written down as NumPy tables, with no device in sight. A
 *route* is a list of such ticks. Most number the nodes of a torus as a grid P×Q; a node sums along the first axis of
-its route, then along the second, always towards the next higher position. A ring, the two colours of the paper and
-both directions of each are nothing but different grids. `swing` and `woven` have routes of other kinds. `routed` runs
+its route, then along the second, always towards the next higher position. A ring and the two colours of the paper
+(`colours`) are nothing but different grids. `swing` and `woven` have routes of other kinds. `routed` and `sockets` run
 these tables, `picture` draws them; played backwards they are the all-gather."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from math import gcd
 
 import numpy as np
@@ -32,30 +33,22 @@ class Route:
 
     ticks: tuple[Tick, ...]
     own: np.ndarray  # int [nodes]
+    share: int = 1  # how much of the data goes along this route, beside the shares of the others
 
 
-Routes = Callable[[int, int], tuple[Route, ...]]  # (rows, cols) -> the routes that share the data equally
+Routes = Callable[[int, int], tuple[Route, ...]]  # (rows, cols) -> the routes among which the data is shared
 
 
-def torus_routes(*shape: int) -> tuple[Route, ...]:
-    """One colour per axis, the first of which it sums along first (in 2-D: X then Y, Y then X), each in both
-    directions: routes that leave a node by as many different links."""
-    return tuple(map(along, colour_grids(*shape)))
+def edges(routes: Sequence["Route | Slot"], columns: int) -> list[int]:
+    """Where the columns of each route, or of each chain, begin, and where the last one's end."""
+    before = list(accumulate((route.share for route in routes), initial=0))
+    return [columns * part // before[-1] for part in before]
 
 
 def ring_routes(*shape: int) -> tuple[Route, ...]:
     """One ring through all nodes in one direction, each hop one link of the torus."""
     rows, cols = shape
     return (along(hamiltonian_cycle(rows, cols)[:, None]),)
-
-
-def colour_grids(*shape: int) -> tuple[Grid, ...]:
-    nodes = np.arange(np.prod(shape)).reshape(shape)
-    axes = range(len(shape))
-    # Backwards, so that the first colour of a 2-D torus is the one along X.
-    colours = [nodes.transpose([(first + k) % len(shape) for k in axes]) for first in reversed(axes)]
-    backwards = (slice(None, None, -1),) * len(shape)
-    return tuple(grid for colour in colours for grid in (colour, colour[backwards]))
 
 
 def hamiltonian_cycle(rows: int, cols: int) -> np.ndarray:
@@ -79,19 +72,26 @@ def hamiltonian_cycle(rows: int, cols: int) -> np.ndarray:
     return np.array(path)
 
 
-def along(grid: Grid) -> Route:
+def along(grid: Grid, closed: Sequence[bool] = (), share: int = 1) -> Route:
     """Sums along the first axis of a grid, then along the second, and so on, each a ring reduce-scatter. The rows
-    stand in the order of the grid: node grid[p, q] ends with row p * Q + q."""
+    stand in the order of the grid: node grid[p, q] ends with row p * Q + q.
+
+    An axis that is not `closed` is a line: each row comes to its owner from both ends, by the very ticks of a ring, of
+    which only those that would go around are left out. There a tick forwards and one backwards belong together."""
     place = np.indices(grid.shape).reshape(grid.ndim, -1)
     own = np.argsort(grid, axis=None)  # by node, as all that follows
     ticks, rows = [], grid.size
-    for axis, length in enumerate(grid.shape):
+    for axis, (length, ring) in enumerate(zip(grid.shape, closed or (True,) * grid.ndim, strict=True)):
         before, rows = np.arange(grid.size) // rows * rows, rows // length  # where this node's part begins; its rows
-        to = np.roll(grid, -1, axis).reshape(-1)
         for t in range(length - 1):
-            start = before + (place[axis] - 1 - t) % length * rows
-            ticks.append(Tick(to[own], start[own], np.full(grid.size, rows)))
-    return Route(tuple(ticks), own)
+            for step in (1,) if ring else (1, -1):
+                at = place[axis] if step == 1 else length - 1 - place[axis]
+                target = step * (at - 1 - t) % length if step == 1 else length - 1 - (at - 1 - t) % length
+                sends = np.full(grid.size, True) if ring else at <= t
+                to = np.where(sends, np.roll(grid, -step, axis).reshape(-1), -1)
+                start = np.where(sends, before + target * rows, 0)
+                ticks.append(Tick(to[own], start[own], np.where(sends, rows, 0)[own]))
+    return Route(tuple(ticks), own, share)
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,7 @@ class Slot:
     steps: tuple[Step, ...]
     own: np.ndarray  # int [devices]
     home: tuple[tuple[int, int], ...]  # (device that holds the sum, device whose node number is the row's)
+    share: int  # of the data, beside the other chains'
 
 
 @lru_cache(maxsize=64)
@@ -132,7 +133,7 @@ def _slot(route_of_lane: list[Route]) -> Slot:
     steps = tuple(_step(list(together)) for together in zip(*(r.ticks for r in route_of_lane), strict=True))
     own = np.concatenate([route.own for route in route_of_lane])
     home = tuple((d, d // nodes * nodes + int(row)) for d, row in enumerate(own))
-    return Slot(steps, own, home)
+    return Slot(steps, own, home, sum(route.share for route in route_of_lane))
 
 
 def _step(tick_of_lane: list[Tick]) -> Step:

@@ -13,8 +13,8 @@ from jax import lax
 from podium.reduce import links
 from podium.reduce.collectives import TorusAxes, padded, varying
 from podium.reduce.declare_replicated import declare_replicated
+from podium.reduce.loads import pieces_of
 from podium.reduce.routes import Routes
-from podium.reduce.woven import Woven, woven_routes
 
 Choice = Callable[[int, int, int], Routes]
 """(rows, cols, bytes of a share) -> the routes for it."""
@@ -32,9 +32,9 @@ class Sockets:
     axes: TorusAxes
     choice: Choice = links.chosen_routes
     wire: jax.typing.DTypeLike = jnp.float32
-    pieces: int = 4
-    """Into so many a sum along woven routes is cut, if each has `piece_bytes`."""
-    piece_bytes: int = 1 << 20
+    pieces: Callable[..., int] = pieces_of
+    part_bytes: int = 1 << 24
+    """Sums of more are made in up to four parts: one is copied while another travels."""
 
     def all_reduce(self, flat: jax.Array) -> jax.Array:
         return self.all_reduce_each([flat])[0]
@@ -73,15 +73,12 @@ class Sockets:
             columns = part.size if mode == links.GATHER else part.size // nodes
             routes = self.choice(rows, cols, 4 * columns * nodes)
             bf16 = mode != links.GATHER and jnp.dtype(self.wire) == jnp.bfloat16
-            # Woven routes have many short ticks: pieces keep the links at work while one waits for its next. The others
-            # take as long in pieces, or longer (seen, 16 MB on 4x4 hosts).
-            is_woven = routes is woven_routes or isinstance(routes, Woven)
-            pieces = self._pieces(part, nodes) if mode == links.SUM and is_woven else [part]
             started.append([])
-            for piece in pieces:
-                wide = piece.size if mode == links.GATHER else piece.size // nodes
-                call = links.new_call(routes, shape, mode=mode, bf16=bf16, columns=wide)
-                tokens.append(links.start(call, piece.astype(jnp.float32), device))
+            for cut in self._parts(part, nodes) if mode == links.SUM else [part]:
+                wide = cut.size if mode == links.GATHER else cut.size // nodes
+                pieces = self.pieces(routes, rows, cols, size_bytes=4 * wide * nodes)
+                call = links.new_call(routes, shape, mode=mode, bf16=bf16, columns=wide, pieces=pieces)
+                tokens.append(links.start(call, cut.astype(jnp.float32), device))
                 started[-1].append(call)
         out: list[jax.Array] = []
         last: tuple[jax.Array, ...] = ()
@@ -93,9 +90,9 @@ class Sockets:
             out.append(_joined(found, nodes).astype(part.dtype))
         return out
 
-    def _pieces(self, share: jax.Array, nodes: int) -> list[jax.Array]:
+    def _parts(self, share: jax.Array, nodes: int) -> list[jax.Array]:
         columns = share.size // nodes
-        count = max(1, min(self.pieces, columns, 4 * share.size // self.piece_bytes))
+        count = max(1, min(4, columns, 4 * share.size // self.part_bytes))
         edges = [columns * k // count for k in range(count + 1)]
         table = share.reshape(nodes, columns)
         return [table[:, first:last].reshape(-1) for first, last in pairwise(edges)]
@@ -112,7 +109,7 @@ class Sockets:
         return bool(self.axes.lane) and lax.axis_size(self.axes.lane) > 1
 
 
-def _joined(pieces: Sequence[jax.Array], nodes: int) -> jax.Array:
-    if len(pieces) == 1:
-        return pieces[0]
-    return jnp.concatenate([piece.reshape(nodes, -1) for piece in pieces], axis=1).reshape(-1)
+def _joined(parts: Sequence[jax.Array], nodes: int) -> jax.Array:
+    if len(parts) == 1:
+        return parts[0]
+    return jnp.concatenate([part.reshape(nodes, -1) for part in parts], axis=1).reshape(-1)

@@ -7,7 +7,8 @@ from math import log2
 
 import numpy as np
 
-from podium.reduce.routes import Route, Tick, torus_routes
+from podium.reduce.colours import torus_routes
+from podium.reduce.routes import Route, Tick
 
 
 def swing_routes(rows: int, cols: int) -> tuple[Route, ...]:
