@@ -9,8 +9,8 @@ from tensorboardX import SummaryWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tests.support.full_disk import full_disk
 
-from podium.data.prepare.sources.crc32c import masked_crc32c
 from podium.errors import UserError
+from podium.host.crc32c import masked_crc32c
 from podium.report.events import Evaluated, Hosts, Progress, Summary
 from podium.report.files import JsonLines, TensorBoard
 

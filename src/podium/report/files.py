@@ -6,20 +6,16 @@ meets it, in one line, and holds nobody up.
 import contextlib
 import json
 import socket
-import struct
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary as Scalars
-from tensorboardX.record_writer import masked_crc32c
-
 from podium.host.files import reporting, write_atomic
 from podium.report.checked_lines import checked_line, damaged_lines
 from podium.report.events import Evaluated, Hosts, Listener, Progress, Summary
+from podium.report.tensorboard_record import first_record, scalars_record, start_record
 
 
 class _Appended:
@@ -89,14 +85,11 @@ def _stays(line: bytes, first_step: int, evaluates_first: bool) -> bool:
 
 
 class TensorBoard(Listener):
-    """Not through tensorboardX's writer: its thread dies of the first write that fails, and whoever adds an event then
-    waits forever for a place in its queue."""
-
     def __init__(self, run: Path, first_step: int = 0) -> None:
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}"  # as TensorBoard looks for it
         self._file = _Appended(run / "tensorboard" / name)
-        self._write(file_version="brain.Event:2")
-        self._write(step=first_step + 1, session_log=SessionLog(status=SessionLog.START))  # hides what is done again
+        self._file.write(first_record())
+        self._file.write(start_record(first_step + 1))
 
     def progress(self, event: Progress) -> None:
         rates = _chosen(event, "images_per_second", "input_bound")
@@ -113,15 +106,7 @@ class TensorBoard(Listener):
         self._file.close()
 
     def _scalars(self, group: str, step: int, values: Mapping[str, float]) -> None:
-        scalars = [Scalars.Value(tag=f"{group}/{name}", simple_value=value) for name, value in values.items()]
-        self._write(step=step, summary=Scalars(value=scalars))
-
-    def _write(self, **fields: Any) -> None:
-        """Writes one record, framed as in a TFRecord."""
-        data = Event(wall_time=time.time(), **fields).SerializeToString()
-        length = struct.pack("<Q", len(data))
-        crcs = [struct.pack("<I", masked_crc32c(part)) for part in (length, data)]
-        self._file.write(length + crcs[0] + data + crcs[1])
+        self._file.write(scalars_record(step, {f"{group}/{name}": value for name, value in values.items()}))
 
 
 def _chosen(event: Progress | Hosts, *names: str) -> dict[str, float]:

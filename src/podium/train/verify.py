@@ -7,9 +7,10 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tensorboardX.record_writer import masked_crc32c
+import numpy as np
 
 from podium.errors import UserError
+from podium.host.crc32c import masked_crc32c
 from podium.host.sealed import SEAL, unseal
 from podium.report.checked_lines import damaged_lines
 from podium.train import run_directory
@@ -66,13 +67,17 @@ def damaged_records(content: bytes) -> list[int]:
     while at < len(content):
         number += 1
         length, data_bytes = content[at : at + 8], int.from_bytes(content[at : at + 8], "little")
-        if content[at + 8 : at + 12] != struct.pack("<I", masked_crc32c(length)):
+        if content[at + 8 : at + 12] != _crc(length):
             return [number]
         data, crc = content[at + 12 : at + 12 + data_bytes], content[at + 12 + data_bytes : at + 16 + data_bytes]
-        if crc != struct.pack("<I", masked_crc32c(data)):
+        if crc != _crc(data):
             return [number]
         at += 16 + data_bytes
     return []
+
+
+def _crc(part: bytes) -> bytes:
+    return struct.pack("<I", masked_crc32c(np.frombuffer(part, np.uint8)))
 
 
 def _checkpoints(run: Path) -> Iterator[str]:

@@ -21,10 +21,10 @@ from tests.support.made_sources import CLASSES, SOURCES, example, made, parquet_
 from tests.support.made_sources import write_files as _write_files
 
 from podium.data.prepare.sources import SourceFile, find, number_classes, scan_archive, scan_folder
-from podium.data.prepare.sources.crc32c import crc32c, masked_crc32c
 from podium.data.prepare.sources.find import expand_braces, split_in_name
 from podium.data.prepare.sources.tfrecord import parse_example
 from podium.errors import UserError
+from podium.host.crc32c import crc32c, masked_crc32c
 
 
 def _scan(source: str, work: Path, **given_splits: str) -> tuple[str, pa.Table]:

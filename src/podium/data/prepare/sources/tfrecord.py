@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from podium.data.prepare.sources.crc32c import masked_crc32c
 from podium.data.prepare.sources.rows import CLASSES_MAX, Rows
+from podium.host.crc32c import masked_crc32c
 
 Span = tuple[int, int]
 """Where a byte string begins and ends."""

@@ -1,6 +1,6 @@
-"""CRC-32C (Castagnoli), which guards TFRecords, in NumPy. A CRC is linear over GF(2): a message's CRC is the
-XOR of what each byte contributes at its place, so whole blocks are looked up at once, and Python loops over
-blocks, not bytes."""
+"""CRC-32C (Castagnoli), which guards TFRecords and TensorBoard's events, in NumPy. A CRC is linear over GF(2): a
+message's CRC is the XOR of what each byte contributes at its place, so whole blocks are looked up at once, and Python
+loops over blocks, not bytes."""
 
 from functools import cache
 
