@@ -2,7 +2,7 @@
 how soon the job trains again, and whether the final weights are those of a job left alone. Prints JSON, a line for each
 as it happens. Needs root.
 
-    PYTHONPATH=. python results/processes/sixteen.py --data PREPARED [--count 48] [--processes 16] [--seed 0]
+    PYTHONPATH=. python results/processes/sixteen.py [--count 48] [--processes 16] [--seed 0]
 """
 
 import argparse
@@ -14,14 +14,13 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.support.chaos import Happened, happen, in_turn
+from tests.cluster.in_turn import Happened, happen, in_turn, small_images
 
 from podium.host.machine import describe_machine
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--data", type=Path, required=True, help="96 training images in a prepared directory")
     parser.add_argument("--count", type=int, default=48)
     parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
@@ -31,14 +30,14 @@ def main() -> None:
     found: list[Happened] = []
     hashes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="podium-sixteen-") as folder:
-        data = given.data.absolute()
+        data = small_images(Path(folder))
         for told in happen(Path(folder), data, turns, processes=given.processes, hashes=hashes):
             print(told, file=sys.stderr, flush=True)
             found.append(told)
     about = {
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["PYTHONPATH=. python", *sys.argv]),
         "commit": commit,
-        "machine": describe_machine(),
+        "machine": {name: value for name, value in describe_machine().items() if name != "host"},
         "processes": given.processes,
         "identical": hashes[0] == hashes[1],
         "named_seconds_most": max(told.named_seconds for told in found),

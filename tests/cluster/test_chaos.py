@@ -5,8 +5,8 @@ import os
 import random
 
 import pytest
+from tests.cluster.in_turn import happen, in_turn
 from tests.support import namespaces
-from tests.support.chaos import happen, in_turn
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing())]
 

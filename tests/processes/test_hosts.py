@@ -21,7 +21,8 @@ shift
 exec "$@"
 """
 PROGRAM = """
-import os, signal, sys, time
+import json, os, signal, sys, time
+sys.argv += json.loads(sys.stdin.readline() or sys.exit(0))
 folder, processes, process = {folder!r}, int(sys.argv[sys.argv.index("--processes") + 1]), int(sys.argv[-1])
 with open(f"{{folder}}/starts", "a") as file:
     file.write(f"{{process}}/{{processes}} {{' '.join(a for a in sys.argv if 'torus' in a)}}\\n")
@@ -49,7 +50,7 @@ def starts(folder):
 
 def test_a_keeper_runs_what_it_is_told_passes_signals_on_and_kills_it_when_the_launcher_is_gone(tmp_path):
     program = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('heard', flush=True))\n"
-    program += "print('runs', flush=True)\nwhile True: time.sleep(60)"
+    program += "import sys; print('runs', sys.stdin.readline(), end='', flush=True)\nwhile True: time.sleep(60)"
     command = [sys.executable, "-m", "podium.processes.keeper"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
         assert keeper.stdin is not None
@@ -58,7 +59,9 @@ def test_a_keeper_runs_what_it_is_told_passes_signals_on_and_kills_it_when_the_l
         order = {"command": [sys.executable, "-S", "-c", program], "folder": str(tmp_path), "environment": {}}
         keeper.stdin.write(json.dumps(order) + "\n")
         keeper.stdin.flush()
-        assert keeper.stdout.readline() == "runs\n"
+        keeper.stdin.write('["--process", "0"]\n')
+        keeper.stdin.flush()
+        assert keeper.stdout.readline() == 'runs ["--process", "0"]\n'
         keeper.stdin.write("SIGTERM\n")
         keeper.stdin.flush()
         assert keeper.stdout.readline() == "heard\n"

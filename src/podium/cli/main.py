@@ -15,6 +15,7 @@ import tyro
 from tyro.conf import subcommand
 
 import podium
+from podium.cli import waiting
 from podium.cli.arguments.bench import Bench
 from podium.cli.arguments.command import Command
 from podium.cli.arguments.export import Export
@@ -57,6 +58,8 @@ podium COMMAND --help explains a command. podium --version prints the version.""
 
 def main() -> None:
     given = sys.argv[1:]
+    if given[-1:] == ["-"]:
+        given = [*given[:-1], *waiting.rest()]
     if given == ["--version"]:
         return print(f"podium {podium.__version__}")
     logging.basicConfig(level=logging.WARNING)

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from podium.errors import EXIT_HUNG, EXIT_MISTAKE, EXIT_STOPPED, UserError
@@ -53,7 +53,7 @@ class Hosts:
     least: int
     """Fewer processes than these do not train."""
     command: tuple[str, ...] = (sys.executable, "-m", "podium")
-    """What runs on them, with its arguments."""
+    """What runs on them. Its last arguments come on its standard input (`cli.waiting`)."""
     patience: Patience = _USUAL
 
 
@@ -69,11 +69,16 @@ class Kept:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
         threading.Thread(target=self._listen, name=f"podium-{name}", daemon=True).start()
 
-    def start(self, command: Sequence[str], *, shows: bool) -> "Kept":
-        """Has the keeper run a command, and what that prints printed here if it `shows`."""
-        self._shows = shows
+    def make_ready(self, command: Sequence[str]) -> "Kept":
+        """Has the keeper start a command, which loads what it needs and waits for the rest of its arguments."""
         environment = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
         self._say(json.dumps({"command": command, "folder": os.getcwd(), "environment": environment}))
+        return self
+
+    def start(self, arguments: Sequence[str], *, shows: bool) -> "Kept":
+        """Gives it the rest of its arguments, and has what it prints printed here if it `shows`."""
+        self._shows = shows
+        self._say(json.dumps(arguments))
         return self
 
     def _say(self, line: str) -> None:
@@ -128,7 +133,7 @@ def gather(hosts: Hosts, say: Callable[[str], None], *, settle_seconds: float) -
     while (now := time.monotonic()) - began < hosts.patience.enough:
         for name in hosts.names:
             if name not in kept or (kept[name].poll() is not None and now - began > settle_seconds):
-                kept[name] = Kept(name, hosts.shell)
+                kept[name] = Kept(name, hosts.shell).make_ready(hosts.command)
         there = [name for name in hosts.names if kept[name].is_there.is_set() and kept[name].poll() is None]
         if len(there) >= hosts.least:
             enough = enough or now
@@ -141,6 +146,23 @@ def gather(hosts: Hosts, say: Callable[[str], None], *, settle_seconds: float) -
     for name in set(hosts.names) - set(there):
         kept[name].kill()
     return [kept[name] for name in there]
+
+
+class _Gathering(threading.Thread):
+    """Gathers the hosts of the next start while the last one still ends."""
+
+    def __init__(self, hosts: Hosts, say: Callable[[str], None]) -> None:
+        super().__init__(name="podium-gathering", daemon=True)
+        self._hosts, self._say = hosts, say
+        self._kept: list[Kept] = []
+        self.start()
+
+    def run(self) -> None:
+        self._kept = gather(self._hosts, self._say, settle_seconds=self._hosts.patience.settle)
+
+    def gathered(self) -> list[Kept]:
+        self.join()
+        return self._kept
 
 
 @contextlib.contextmanager
@@ -173,9 +195,17 @@ def _returns(names: Sequence[str], hosts: Hosts) -> Iterator[Callable[[], list[s
 def launch_on_hosts(arguments: Sequence[str], hosts: Hosts, *, restarts: int, say: Callable[[str], None]) -> int:
     """Runs `podium ARGUMENTS` on the hosts, and on those that are left; returns the exit code."""
     _check(hosts)
-    left, settle_seconds, refused = restarts, hosts.patience.first, set[int]()
+    hosts = replace(hosts, command=(*hosts.command, *arguments, "-"))
+    left, refused = restarts, set[int]()
+    next_start: list[_Gathering] = []
+
+    def failing(code: int) -> None:
+        if left and code not in (EXIT_STOPPED, EXIT_MISTAKE):
+            next_start.append(_Gathering(hosts, say))
+
+    settle_seconds = hosts.patience.first
     while True:
-        there = gather(hosts, say, settle_seconds=settle_seconds)
+        there = next_start.pop().gathered() if next_start else gather(hosts, say, settle_seconds=settle_seconds)
         settle_seconds = hosts.patience.settle
         count = max((n for n in range(hosts.least, len(there) + 1) if n not in refused), default=0)
         if not count:
@@ -187,11 +217,11 @@ def launch_on_hosts(arguments: Sequence[str], hosts: Hosts, *, restarts: int, sa
         if count < len(hosts.names):
             say(f"training on {count} of {len(hosts.names)} hosts; missing: {', '.join(missing) or 'none'}")
         with (
-            Job(_starts(arguments, there[:count], hosts), _names(there[:count])) as job,
+            Job(_starts(there[:count], hosts), _names(there[:count])) as job,
             _returns(missing, hosts) as returned,
         ):
             grows = partial(_allows_more, count=count, there=len(there), returned=returned, refused=refused)
-            ended = job.wait(stops=grows)
+            ended = job.wait(stops=grows, failing=failing)
             back = returned()
         if job.was_signalled or ended.code == 0:
             return ended.code
@@ -217,15 +247,12 @@ def _names(kept: Sequence[Kept]) -> list[str]:
     return [k.name for k in kept]
 
 
-def _starts(arguments: Sequence[str], kept: Sequence[Kept], hosts: Hosts) -> list[Callable[[], Kept]]:
+def _starts(kept: Sequence[Kept], hosts: Hosts) -> list[Callable[[], Kept]]:
     """The recipe's torus is that of all hosts; fewer are laid out by themselves."""
     fewer = ["--set", "torus=auto"] if len(kept) < len(hosts.names) else []
     coordinator = f"{kept[0].name}:{kept[0].port}"
     cluster = ["--coordinator", coordinator, "--processes", str(len(kept)), "--process"]
-    return [
-        partial(k.start, [*hosts.command, *arguments, *fewer, *cluster, str(number)], shows=number == 0)
-        for number, k in enumerate(kept)
-    ]
+    return [partial(k.start, [*fewer, *cluster, str(number)], shows=number == 0) for number, k in enumerate(kept)]
 
 
 def _check(hosts: Hosts) -> None:

@@ -65,9 +65,9 @@ class Job:
     def __exit__(self, *_: object) -> None:
         self._passing_on.close()
 
-    def wait(self, stops: Callable[[], bool] = lambda: False) -> Ended:
-        """Waits until all have ended; once `stops()`, they are told to save and end. When one has failed, the others
-        have some seconds to end by themselves."""
+    def wait(self, stops: Callable[[], bool] = lambda: False, failing: Callable[[int], None] = lambda _: None) -> Ended:
+        """Waits until all have ended; once `stops()`, they are told to save and end. When one has failed, `failing` is
+        told its exit code, and the others have some seconds to end by themselves."""
         told = False
         while (failed := self._first_failed()) is None and self._any_runs():
             if not told and stops():
@@ -76,6 +76,7 @@ class Job:
             self._sleep(_LOOK_SECONDS)
         if failed is None:
             return Ended(0, "all processes succeeded")
+        failing(self._processes[failed].returncode or 0)
         deadline, noticed = self._clock() + self._grace_seconds, False
         while self._any_runs() and self._clock() < deadline:
             if not noticed and any(process.poll() == EXIT_HUNG for process in self._processes):

@@ -2,12 +2,14 @@
 signals on to it, and ends it when the launcher goes. It knows nothing of the job but what comes on its standard input,
 so that no shell in between has anything to quote.
 
-    out  PORT                 one that is free here, open until the order comes: whoever reaches it reaches the host
-    in   {"command": [...], "folder": "...", "environment": {...}}
+    out  PORT                 one that is free here, open until the arguments come: whoever reaches it reaches the host
+    in   {"command": [...], "folder": "...", "environment": {...}}    of the process, which starts and waits
+    in   [...]                the rest of its arguments, which it gets on its own standard input
     in   SIGTERM              any number of signals, a line each
     in   (the end)            the process is killed
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -16,6 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
@@ -26,22 +29,32 @@ def main() -> NoReturn:
     with socket.create_server(("", 0)) as server:
         print(server.getsockname()[1], flush=True)
         order = sys.stdin.readline()
-    if not order:
+        if not order:
+            os._exit(0)
+        process = _started(**json.loads(order))
+        arguments = sys.stdin.readline()
+    if not arguments:
+        process.kill()
         os._exit(0)
-    about = json.loads(order)
-    process = subprocess.Popen(
-        about["command"],
-        cwd=about["folder"],
-        env={**os.environ, **about["environment"]},
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=_die_with_keeper,
-    )
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:  # it has ended already; its exit code says why
+        process.stdin.write(arguments.encode())
     for number in (signal.SIGTERM, signal.SIGINT):  # of a scheduler that signals what it has started
         signal.signal(number, lambda number, _: process.send_signal(number))
     threading.Thread(target=_obey, args=(process,), daemon=True).start()
     code = process.wait()
     os._exit(128 - code if code < 0 else code)
+
+
+def _started(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=_die_with_keeper,
+    )
 
 
 def _obey(process: subprocess.Popen[bytes]) -> None:
