@@ -1,27 +1,33 @@
 """Thousands of processes at one coordinator: the real agreements of a start and the real roll call of the watchdog, by
 real clients of JAX's coordination service with a connection each, in a few processes of this machine (process 0 has one
 to itself, as in a job). Counts every byte on the wire, both ways, with the headers of TCP and IP: they run in a network
-namespace of their own, on its loopback. Prints JSON. Needs root, or a kernel that lets users make namespaces.
+namespace of their own, on its loopback. Then the last of them is frozen or killed. Prints JSON. Needs root, or a kernel
+that lets users make namespaces.
 
-    python results/processes/load.py --processes 4096 [--workers 4] [--seconds 60]
+    python results/processes/load.py --processes 4096 [--workers 4] [--seconds 60] [--how killed]
 """
 
 import argparse
+import functools
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from ipaddress import IPv4Address
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from jax._src.lib import _jax
 
+from podium.processes import connections
 from podium.processes.agree import Board
 from podium.train.roll_call import RollCall
 
@@ -36,6 +42,7 @@ class Member:
 
     def __init__(self, process: int, processes: int) -> None:
         address = f"127.{1 + (process >> 16)}.{process >> 8 & 255}.{process & 255}"
+        self.far_end = f"{int(IPv4Address(address)).to_bytes(4, 'little').hex().upper()}:{_PORT:04X}"
         self.client = _jax.get_distributed_runtime_client(
             f"{address}:{_PORT}",
             process,
@@ -80,22 +87,33 @@ class Member:
             self.told = time.time(), found
         return found
 
+    def connection(self) -> str:
+        """As `podium.processes.connections.ours` finds it, which knows one connection for each process."""
+        return near_ends()[self.far_end]
+
+    def connections(self) -> set[str]:
+        return connections.at(_PORT)
+
     def look(self) -> None:
         if self.roll_call is None:
             self.roll_call = RollCall(self.process, self.board.processes, look_seconds=_LOOK_SECONDS, store=self)
         self.roll_call.look("training, step 90000", 90000)
 
 
-def look_on(members: list[Member], over: threading.Event, gone: set[int]) -> None:
-    """Every member that is not `gone` looks once a second, each at its own moment of it."""
+@functools.cache
+def near_ends() -> dict[str, str]:
+    return {far[-13:]: near[-13:] for near, far, _ in connections.established()}
+
+
+def look_on(members: list[Member], over: threading.Event) -> None:
+    """Every member looks once a second, each at its own moment of it."""
     pause = _LOOK_SECONDS / len(members)
     due = time.monotonic()
     while not over.is_set():
         for member in members:
             due += pause
             time.sleep(max(0.0, due - time.monotonic()))
-            if member.process not in gone:
-                member.look()
+            member.look()
 
 
 def in_threads(acts: list[Callable[[], Any]]) -> None:
@@ -110,8 +128,7 @@ def work(numbers: range, processes: int, orders: Any, answers: Any) -> None:
     """A process of this machine that plays those of `numbers`."""
     threading.stack_size(_STACK_BYTES)
     members = [Member(number, processes) for number in numbers]
-    over, gone = threading.Event(), set[int]()
-    looking = threading.Thread(target=partial(look_on, members, over, gone), daemon=True)
+    looking = threading.Thread(target=partial(look_on, members, threading.Event()), daemon=True)
     while order := orders.get():
         if order[0] == "connect":
             in_threads([member.client.connect for member in members])
@@ -119,9 +136,7 @@ def work(numbers: range, processes: int, orders: Any, answers: Any) -> None:
             in_threads([member.start_up for member in members])
         elif order[0] == "watch":
             looking.start()
-        elif order[0] == "lose":
-            gone.add(order[1])
-        answers.put([member.told for member in members if member.process not in gone] if order[0] == "told" else None)
+        answers.put([member.told for member in members] if order[0] == "told" else None)
 
 
 def wire_bytes() -> int:
@@ -132,12 +147,13 @@ def wire_bytes() -> int:
 class Crew:
     def __init__(self, processes: int, workers: int) -> None:
         context = get_context("spawn")
-        share = -(-(processes - 1) // workers)
-        self.orders = [context.Queue() for _ in range(1 + workers)]
+        # Process 0 is alone, as in a job: what it judges waits for nobody. So is the last, which will be lost.
+        firsts = [0, *(1 + k * (processes - 2) // workers for k in range(workers)), processes - 1, processes]
+        shares = [range(first, after) for first, after in pairwise(firsts)]
+        self.orders = [context.Queue() for _ in shares]
         self.answers = context.Queue()
         self.workers: list[Any] = []
-        for k, orders in enumerate(self.orders):  # process 0 is alone, as in a job: what it judges waits for nobody
-            numbers = range(1 + (k - 1) * share, min(processes, 1 + k * share)) if k else range(1)
+        for numbers, orders in zip(shares, self.orders, strict=True):
             self.workers.append(context.Process(target=work, args=(numbers, processes, orders, self.answers)))
             self.workers[-1].start()
 
@@ -153,10 +169,11 @@ class Crew:
         return {"megabytes": round(used / 1e6, 2), "seconds": round(seconds, 1)}
 
 
-def lost_one(crew: Crew, processes: int) -> dict[str, Any]:
-    """What is told, and when, after the last process is heard of no longer."""
-    crew.do("lose", processes - 1)
+def lost_one(crew: Crew, processes: int, how: str) -> dict[str, Any]:
+    """What is told, and when, after the last process is killed or frozen."""
+    crew.orders.pop()
     began = time.time()
+    os.kill(crew.workers[-1].pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
     told: list[Any] = [None]
     while not all(told):
         time.sleep(1)
@@ -164,6 +181,7 @@ def lost_one(crew: Crew, processes: int) -> dict[str, Any]:
     moments = sorted(entry[0] for entry in told)
     patience = RollCall(0, processes, look_seconds=_LOOK_SECONDS).lost_seconds
     return {
+        "how": how,
         "line": told[1][1],
         "told": len(told),
         "patience_seconds": round(patience, 1),
@@ -172,7 +190,7 @@ def lost_one(crew: Crew, processes: int) -> dict[str, Any]:
     }
 
 
-def measure(processes: int, workers: int, seconds: float) -> dict[str, Any]:
+def measure(processes: int, workers: int, seconds: float, how: str) -> dict[str, Any]:
     service = _jax.get_distributed_runtime_service(f"0.0.0.0:{_PORT}", processes, heartbeat_timeout=_PATIENCE_SECONDS)
     crew = Crew(processes, workers)
     found: dict[str, Any] = {"processes": processes, "connect": crew.counted("connect")}
@@ -186,7 +204,7 @@ def measure(processes: int, workers: int, seconds: float) -> dict[str, Any]:
     rate = (wire_bytes() - before) / (time.monotonic() - began)
     found["watching_megabytes_per_second"] = round(rate / 1e6, 3)
     assert not any(entry for answer in crew.do("told") for entry in answer), "somebody was missed"
-    found["one_lost"] = lost_one(crew, processes)
+    found["one_lost"] = lost_one(crew, processes, how)
     for worker in crew.workers:
         worker.kill()  # an orderly end of a client would wait for all others
     service.shutdown()
@@ -198,16 +216,17 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=4096)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--how", choices=("frozen", "killed"), default="frozen")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if not given.inside:
         inside = f'ip link set lo up && exec "{sys.executable}" "$0" --inside "$@"'
         os.execvp("unshare", ["unshare", "--net", "bash", "-c", inside, __file__, *sys.argv[1:]])
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    found = measure(given.processes, given.workers, given.seconds)
+    found = measure(given.processes, given.workers, given.seconds, given.how)
     command = f"python results/processes/load.py --processes {given.processes} --workers {given.workers}"
     about = {
-        "command": f"{command} --seconds {given.seconds:g}",
+        "command": f"{command} --seconds {given.seconds:g} --how {given.how}",
         "commit": commit,
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
     }

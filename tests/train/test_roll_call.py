@@ -15,12 +15,14 @@ class Store:
 
     def __init__(self):
         self.boards: dict[str, dict[int, object]] = {}
+        self.connections: set[str] = set()
         self.messages: collections.Counter[int] = collections.Counter()
         self.answers = threading.Event()
         self.answers.set()
         self.changed = threading.Condition()
 
     def member(self, process, processes):
+        self.connections.add(str(process))
         return RollCall(process, processes, look_seconds=1.0, store=_Seen(self, process))
 
 
@@ -46,6 +48,12 @@ class _Seen:
         with self.store.changed:
             self.store.changed.wait_for(lambda: 0 in self.store.boards.get(place, {}))
             return self.store.boards[place][0]
+
+    def connection(self):
+        return str(self.process)
+
+    def connections(self):
+        return set(self.store.connections)
 
 
 def looks(members, count, but=()):
@@ -89,6 +97,34 @@ def test_one_that_posts_no_longer_is_named_to_all_by_process_0(gone):
         assert look <= 16
 
 
+def test_one_whose_connection_is_closed_is_named_at_once():
+    store = Store()
+    members = [store.member(k, 4) for k in range(4)]
+    assert looks(members, 6) == {}
+    store.connections.remove("2")
+    told = looks(members, 3, but=(2,))
+    assert set(told) == {0, 1, 3}
+    assert all(look <= 1 for look, _ in told.values())
+    assert told[0][1].startswith("process 2 (")
+    assert told[0][1].endswith("training, step 3) is gone: its connection to process 0 is closed")
+
+
+def test_one_that_leaves_in_order_may_close_its_connection():
+    store = Store()
+    members = [store.member(k, 4) for k in range(4)]
+    assert looks(members, 6) == {}
+    members[2].over()
+    store.connections.remove("2")
+    assert looks(members, 5, but=(2,)) == {}
+
+
+def test_connections_that_process_0_never_saw_say_nothing():
+    store = Store()
+    members = [store.member(k, 4) for k in range(4)]
+    store.connections.clear()
+    assert looks(members, 20) == {}
+
+
 def test_one_that_never_posted_is_named_too_after_more_patience():
     store = Store()
     members = [store.member(k, 3) for k in range(3)]
@@ -126,6 +162,9 @@ def test_a_store_that_refuses_is_told_with_its_words():
             raise jax.errors.JaxRuntimeError("UNAVAILABLE: failed to connect\nmore")
 
         post = posted = awaited = refuse
+
+        def connection(self):
+            return ""
 
     member = RollCall(1, 2, look_seconds=1.0, store=Refusing())
     member.look("", 0)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import jax
 
 from podium.errors import UserError
+from podium.processes import connections as connections_open
 from podium.processes.join import is_first, process_count, runtime
 
 _T = TypeVar("_T")
@@ -118,6 +119,20 @@ def posted(place: str) -> dict[int, Any]:
 def awaited(place: str, seconds: float) -> Any:
     """What process 0 posts at `place`, as soon as it does; None if it has not after so long."""
     return _ours().awaited(place, seconds)
+
+
+def connection() -> str:
+    """This process's connection to the coordinator, as process 0 sees it too."""
+    return connections_open.ours(_coordinator_port()) if process_count() > 1 else ""
+
+
+def connections() -> set[str]:
+    """Those that are open, at process 0."""
+    return connections_open.at(_coordinator_port()) if process_count() > 1 else set()
+
+
+def _coordinator_port() -> int:
+    return int(str(runtime().coordinator_address).rpartition(":")[2])
 
 
 def on_first(act: Callable[[], Any]) -> Any:

@@ -1,6 +1,7 @@
 """Finds the process that is gone. Each posts a sign of life on JAX's key-value store, which process 0 keeps; process 0
 alone reads them all, judges, and posts one verdict, for which a thread of every other process waits. Who gets no answer
-from the store, or sees process 0 judge no longer, knows that it is process 0 itself.
+from the store, or sees process 0 judge no longer, knows that it is process 0 itself. A process that is killed leaves
+sooner: its kernel closes its connection to the coordinator, which process 0 looks up without asking anybody.
 
 So a sign costs each process one small message, however many there are, and signs are further apart in larger jobs: some
 1,000 messages a second reach process 0 from up to 6,500 processes, and 2,500 from 16,384. The store is asked in threads
@@ -13,7 +14,7 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -28,6 +29,7 @@ _MESSAGES_PER_SECOND = 1024  # of all; each is some 800 bytes on the wire, most 
 _SIGN_SECONDS_MOST = 8.0  # however many there are: a loss is to be named within 30 s
 _SIGNS_PER_READING = 4  # of what process 0 says of itself
 _ANSWERS_PER_SECOND = 2048
+_LEAVING_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0  # then the verdict is asked for again
 _NAMED_MOST = 3
 
@@ -38,6 +40,8 @@ class Store(Protocol):
     def post(self, place: str, value: Any, /) -> None: ...
     def posted(self, place: str, /) -> dict[int, Any]: ...
     def awaited(self, place: str, seconds: float, /) -> Any: ...
+    def connection(self) -> str: ...
+    def connections(self) -> set[str]: ...
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class Sign:
     where: str
     moves: int
     beat: int
+    connection: str = ""
+    """Its connection to the coordinator; empty where it is not known, or about to be closed."""
     broken: bool = False
     """Whether it has failed where it needs the others, and waits to hear which of them is gone."""
     looks: int = 0
@@ -81,6 +87,8 @@ class RollCall:
         never = Sign("not heard of yet", "starting", 0, -1, looks=-2 * self._lost_looks)
         self._signs: dict[int, Sign] = dict.fromkeys(range(processes), never) if process == 0 else {}
         self._first = Sign("", "", 0, -1)
+        self._connection: str | None = None  # looked up by the thread that talks
+        self._seen: set[str] = set()
         self._verdict: str | None = None
         self.heard = threading.Event()
         """Set when process 0's verdict has come, or there will be none."""
@@ -113,7 +121,9 @@ class RollCall:
     def exchange(self) -> None:
         """Process 0 judges; each other posts a sign, and after some signs reads what process 0 says of itself."""
         self._beats += 1
-        sign = Sign(self._who, self._where, self._moves, self._beats, self.broken)
+        if self._connection is None:
+            self._connection = self._store.connection()
+        sign = Sign(self._who, self._where, self._moves, self._beats, self._connection, self.broken)
         if self._process == 0:
             self._judge(sign)
             return
@@ -122,16 +132,27 @@ class RollCall:
             self._read_first()
 
     def over(self) -> None:
-        """Lets the others wait for a verdict no longer."""
-        if self._process == 0 and not self._verdict:
-            self._store.post(self._verdict_at, "")
+        """Process 0 lets the others wait for a verdict no longer; they say that their connections may close."""
+        if self._process == 0:
+            if not self._verdict:
+                self._store.post(self._verdict_at, "")
+            return
+        if self._idle.wait(_LEAVING_SECONDS):  # the sign before this one is no longer on its way
+            self._connection = ""
+            self._idle.clear()
+            self._asked.set()
+            self._idle.wait(_LEAVING_SECONDS)
 
     def _judge(self, mine: Sign) -> None:
+        open_now = self._store.connections()  # before the signs: who closes one has said so
         posted = {process: Sign(*sign) for process, sign in self._store.posted(self._signs_at).items()}
         self._signs = heard(self._signs, {**posted, 0: mine}, looks=self._looks_between)
         broken = any(sign.broken for sign in self._signs.values())
         looks, self.late = self._broken_looks if broken else self._lost_looks, behind(self._signs)
-        verdict = lost(self._signs, looks, self.lost_seconds * looks / self._lost_looks)
+        named = {sign.connection for sign in self._signs.values()} - {""}
+        self._seen |= named & open_now
+        verdict = closed(self._signs, self._seen - open_now)
+        verdict = verdict or lost(self._signs, looks, self.lost_seconds * looks / self._lost_looks)
         if verdict:
             self._store.post(self._verdict_at, verdict)
         self._store.post(self._first_at, {"who": self._who, "beat": self._beats, "late": self.late})
@@ -174,7 +195,7 @@ class RollCall:
 
 def _told(sign: Sign) -> list[Any]:
     """As short as it can be: of all that is sent, signs are the most."""
-    return [sign.who, sign.where, sign.moves, sign.beat, *([True] if sign.broken else [])]
+    return [sign.who, sign.where, sign.moves, sign.beat, sign.connection, *([True] if sign.broken else [])]
 
 
 def heard(before: Mapping[int, Sign], posted: Mapping[int, Sign], looks: int) -> dict[int, Sign]:
@@ -184,11 +205,16 @@ def heard(before: Mapping[int, Sign], posted: Mapping[int, Sign], looks: int) ->
     return signs | fresh
 
 
+def closed(signs: Mapping[int, Sign], connections: Set[str]) -> str | None:
+    """The processes whose connections to the coordinator are closed, if any are, in words."""
+    gone = [f"process {process} {sign}" for process, sign in signs.items() if sign.connection in connections]
+    return f"{_gone(gone)}: {'its' if len(gone) == 1 else 'their'} connection to process 0 is closed" if gone else None
+
+
 def lost(signs: Mapping[int, Sign], lost_looks: int, lost_seconds: float) -> str | None:
     """The processes that are gone, if any are, in words."""
     gone = [f"process {process} {sign}" for process, sign in signs.items() if sign.looks >= lost_looks]
-    verb = "is" if len(gone) == 1 else "are"
-    return f"{_listed(gone)} {verb} gone: not heard of for {lost_seconds:.0f} s" if gone else None
+    return f"{_gone(gone)}: not heard of for {lost_seconds:.0f} s" if gone else None
 
 
 def behind(signs: Mapping[int, Sign]) -> str | None:
@@ -196,6 +222,10 @@ def behind(signs: Mapping[int, Sign]) -> str | None:
     furthest = max(signs.values(), key=lambda sign: sign.moves, default=None)
     late = [f"process {process} {sign}" for process, sign in signs.items() if furthest and sign.moves < furthest.moves]
     return f"{_listed(late)} did not reach where the others are: {furthest.where}" if furthest and late else None
+
+
+def _gone(names: list[str]) -> str:
+    return f"{_listed(names)} {'is' if len(names) == 1 else 'are'} gone"
 
 
 def _listed(names: list[str]) -> str:
