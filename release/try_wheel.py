@@ -14,12 +14,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
+from email.parser import Parser
 from pathlib import Path
 
 from release.wheel import ROOT, check
 
 VERSIONS = ("3.11", "3.12", "3.13")
 TESTS = ("tests/data/decode/test_pixels.py", "tests/models/test_convolution.py", "tests/optim", "tests/recipe")
+PYTEST = ("pytest>=9,<10", "pytest-randomly>=5", "hypothesis>=6.150")
 AT_WORK = """
 from podium.data import decode
 from podium.models import native
@@ -36,14 +39,34 @@ def pythons() -> list[str]:
     return [found for name in names if (found := known.get(name) or shutil.which(name))]
 
 
+def requirements(wheel: Path) -> list[str]:
+    """What the wheel itself asks for, without extras. uv takes the oldest only of what it is asked for by name."""
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    asked = Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist", [])
+    return [str(line) for line in asked if "extra ==" not in line]
+
+
 def try_wheel(wheel: Path, python: str, *, lowest: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         subprocess.run([python, "-m", "venv", f"{folder}/venv"], check=True)
         inside = f"{folder}/venv/bin/python"
         resolution = ["--resolution", "lowest-direct" if lowest else "highest", "--index-strategy", "unsafe-best-match"]
-        install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", inside, *resolution]
-        subprocess.run([*install, str(wheel)], check=True)
+        install = [
+            sys.executable,
+            "-m",
+            "uv",
+            "pip",
+            "install",
+            "--quiet",
+            "--python",
+            inside,
+            "--only-binary",
+            ":all:",
+        ]
+        asked = [*install, *resolution, str(wheel), *requirements(wheel)]
+        subprocess.run(asked, check=True)
         empty = {"PATH": "", "HOME": folder, "XDG_CACHE_HOME": f"{folder}/cache", "LANG": "C.UTF-8"}
 
         def run(*arguments: str) -> None:
@@ -52,7 +75,7 @@ def try_wheel(wheel: Path, python: str, *, lowest: bool) -> None:
         run("-c", AT_WORK)
         run("-m", "podium", "train", "--set", "epochs=2", "--run", f"{folder}/run", "--json")
         print(f"{python}: installed and trained in {time.monotonic() - began:.0f} s", flush=True)
-        subprocess.run([*install, str(wheel), "pytest>=9,<10", "pytest-randomly>=5", "hypothesis>=6.150"], check=True)
+        subprocess.run([*asked, *PYTEST], check=True)
         for name in ("tests", "docs"):  # a test of recipes reads their page
             shutil.copytree(ROOT / name, f"{folder}/{name}")
         shutil.copy(ROOT / "pyproject.toml", folder)

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from release.try_wheel import requirements
 from release.wheel import INSIDE, check, lacks
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +42,15 @@ def test_a_wheel_for_newer_machines_only_is_refused(tmp_path, tag):
 
 def test_a_wheel_may_name_an_older_c_library_beside_a_newer_one(tmp_path):
     check(wheel(tmp_path / "podium-0.1.0-py3-none-manylinux_2_24_x86_64.manylinux_2_35_x86_64.whl", WHOLE))
+
+
+def test_the_oldest_dependencies_are_asked_for_by_name(tmp_path):
+    """Else uv would take the oldest Podium, and the newest of all that it needs."""
+    lines = ["Name: podium", "Requires-Dist: jax<0.11,>=0.10.2", "Requires-Dist: wandb<1,>=0.20; extra == 'wandb'"]
+    built = tmp_path / NAME
+    with zipfile.ZipFile(built, "w") as archive:
+        archive.writestr("podium-0.1.0.dist-info/METADATA", "\n".join(lines))
+    assert requirements(built) == ["jax<0.11,>=0.10.2"]
 
 
 def test_the_version_is_written_once_and_cited_alike():
