@@ -2,7 +2,7 @@
 how soon the job trains again, and whether the final weights are those of a job left alone. Prints JSON, a line for each
 as it happens. Needs root.
 
-    PYTHONPATH=. python results/processes/sixteen.py [--count 48] [--processes 16] [--seed 0]
+    PYTHONPATH=. python results/processes/sixteen.py [--first 0] [--count 16] [--processes 16] [--seed 0]
 """
 
 import argparse
@@ -21,11 +21,12 @@ from podium.host.machine import describe_machine
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=48)
+    parser.add_argument("--first", type=int, default=0, help="leave out so many turns, which another job has")
+    parser.add_argument("--count", type=int, default=16)
     parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    turns = in_turn(given.processes, given.count, random.Random(given.seed))
+    turns = in_turn(given.processes, given.first + given.count, random.Random(given.seed))[given.first :]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     found: list[Happened] = []
     hashes: list[str] = []
