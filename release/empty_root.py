@@ -62,7 +62,7 @@ class Root:
     def run(self, *command: str) -> str:
         """What it prints, once it has succeeded."""
         alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", f"--mount-proc={self.path}/proc"]
-        environment = {"PATH": "/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "PIP_CERT": _CERTIFICATES}
+        environment = {"PATH": "/usr/sbin:/usr/bin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "PIP_CERT": _CERTIFICATES}
         ran = subprocess.run(
             [*alone, "chroot", str(self.path), *command],
             env=environment,

@@ -3,7 +3,7 @@ start reports and its first step is made. Each host in turn has its link cut bet
 0 among them; it is mended when the job has trained on three, and all four must train before the next is cut. With
 --slurm a node of a real Slurm loses its power as well. Prints JSON. Needs root.
 
-    PYTHONPATH=. python results/processes/elastic.py [--slurm]
+    PYTHONPATH=. python results/processes/elastic.py [--lose 1 2 3 0] [--slurm]
 """
 
 import argparse
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from podium.host.machine import describe_machine
 from podium.report.starts import read_starts
 
 
-def on_namespaces(folder: Path, data: Path) -> list[dict[str, Any]]:
+def on_namespaces(folder: Path, data: Path, lose: Sequence[int]) -> list[dict[str, Any]]:
     found = []
     with namespaces.joined(4) as hosts:
         hosts.cut(hosts.names[3])  # the programs of three are compiled first, as they are after a first loss
@@ -34,7 +35,7 @@ def on_namespaces(folder: Path, data: Path) -> list[dict[str, Any]]:
             job.trains(0)
             hosts.mend(hosts.names[3])
             job.trains(1)
-            for number, name in enumerate(hosts.names):
+            for number, name in enumerate(hosts.names[k] for k in lose):
                 found.append(lost(job, hosts, name, start=2 * number + 2))
                 print(found[-1], file=sys.stderr, flush=True)
                 hosts.mend(name)
@@ -75,11 +76,12 @@ def on_slurm(folder: Path, data: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--lose", type=int, nargs="+", default=[1, 2, 3, 0], help="0 is the coordinator's")
     parser.add_argument("--slurm", action="store_true")
     given = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     with tempfile.TemporaryDirectory(prefix="podium-elastic-") as folder:
-        losses = on_namespaces(Path(folder), small_images(Path(folder)))
+        losses = on_namespaces(Path(folder), small_images(Path(folder)), given.lose)
     about: dict[str, Any] = {
         "command": " ".join(["PYTHONPATH=. python", *sys.argv]),
         "commit": commit,

@@ -161,7 +161,7 @@ def test_a_store_that_refuses_is_told_with_its_words():
         def refuse(self, *_):
             raise jax.errors.JaxRuntimeError("UNAVAILABLE: failed to connect\nmore")
 
-        post = posted = awaited = refuse
+        post = posted = awaited = connections = refuse
 
         def connection(self):
             return ""
