@@ -1,4 +1,5 @@
-"""Runs: kills and checkpoints (docs/resume.md), fine-tuning and prediction (photos.md), lost processes (hangs.md)."""
+"""Runs: kills and checkpoints (docs/resume.md), fine-tuning and prediction (photos.md), lost processes (hangs.md),
+an empty system (install.md)."""
 
 from collections.abc import Iterator
 from statistics import mean
@@ -12,6 +13,7 @@ KILLS, COST, RESTART = (
 )
 FLIPS = [told for told in newest("damage", "flips").values() if isinstance(told, dict)]
 FOUND = newest("finetune")["found"]
+EMPTY = newest("install")["debian-12"]
 PREDICT = newest("predict")["seconds"]
 LOAD = newest("processes", "load-4096")
 LOST = LOAD["one_lost"]
@@ -64,6 +66,12 @@ PAGES = {
         says(
             "| {:.1f} to {:.1f} s in five restarts | programs in the cache; {:.0f} s at the first start",
             *(min(RESTART["restart_seconds"]), max(RESTART["restart_seconds"]), RESTART["start_seconds"]),
+        ),
+    ],
+    "docs/install.md": [
+        says(
+            "`pip install` took {:.0f} s and the first trained model, the whole demo, another {:.0f} s; {} tests",
+            *(EMPTY["install_seconds"], EMPTY["train_seconds"], int(EMPTY["tests"].split()[0])),
         ),
     ],
     "docs/photos.md": [
