@@ -60,8 +60,9 @@ def _findings(judge: Judge, names: tuple[str, ...]) -> Iterable[str]:
     if len(by_class) > 1:
         worst = ", ".join(f"{name} {accuracy:.1%}" for accuracy, name in sorted(by_class)[:_SHOWN])
         yield f"least accurate classes: {worst}"
-    if confused := list(judge.confused(_SHOWN)):
-        yield "most frequent mistakes: " + ", ".join(f"{names[a]} → {names[b]} {n}×" for a, b, n in confused)
+    if confused := judge.confused(_SHOWN):
+        told = (f"{names[pair.label]} → {names[pair.answer]} {pair.images}×" for pair in confused)
+        yield f"most frequent mistakes: {', '.join(told)}"
     confidence = sum(b.confidence * b.images for b in judge.calibration()) / judge.images
     yield f"calibration: {confidence:.1%} sure on average, expected calibration error {judge.calibration_error():.1%}"
 

@@ -17,7 +17,7 @@ from podium.plan.gpu_hlo import Peaks, prices_of, program_to_json, read_gpu_prog
 from podium.plan.libtpu_worker import memory_bytes
 from podium.plan.machines import parse_pod
 from podium.recipe.reading import from_dict
-from podium.recipe.torus import Shape, lay_out
+from podium.recipe.torus import lay_out
 from podium.step.programs import batch_shapes, build_step
 
 _ESTIMATES = {"xla_gpu_collect_cost_model_stats": True}
@@ -66,7 +66,7 @@ def _compile(request: dict[str, Any], *, hopper: bool, options: dict[str, Any]) 
     pod, recipe = parse_pod(request["topology"]), from_dict(request["recipe"])
     target, shape = target_config(pod.chip.name, hopper=hopper), f"{pod.shape[0]}x1x{pod.shape[1]}"
     described = topologies.get_topology_desc(platform="cuda", target_config=target, topology=shape)
-    torus = lay_out(Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
+    torus = lay_out(pod.grid, recipe.batch_global, recipe.model.norm_span)
     step = build_step(recipe, build_mesh(torus, in_wire_order(described.devices)))
     lowered = step.train.lower(jax.eval_shape(step.init), batch_shapes(recipe, step, steps=1))
     return lowered.compile(compiler_options=options)

@@ -21,7 +21,7 @@ from podium.plan.operations import read_operations
 from podium.plan.peer import peer_from_json
 from podium.plan.peer_step import build_peer
 from podium.recipe.reading import from_dict
-from podium.recipe.torus import Shape, lay_out
+from podium.recipe.torus import lay_out
 from podium.step.programs import batch_shapes, build_step
 
 
@@ -56,7 +56,7 @@ def _lower(request: dict[str, Any]) -> Any:
     devices = in_wire_order(topologies.get_topology_desc(str(pod), "tpu", **options).devices)
 
     def mesh_for(batch_global: int, norm_span: int) -> Any:
-        return build_mesh(lay_out(Shape(*pod.grid), batch_global, norm_span), devices)
+        return build_mesh(lay_out(pod.grid, batch_global, norm_span), devices)
 
     return (_lower_peer if "peer" in request else _lower_recipe)(request, mesh_for)
 

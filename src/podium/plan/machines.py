@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any
 
 from podium.errors import UserError
+from podium.recipe.torus import Shape
 
 _GIB = 2**30
 
@@ -78,12 +79,12 @@ class Pod:
         return self.chips * self.chip.cores
 
     @property
-    def grid(self) -> tuple[int, int, int]:
-        """(rows, cols, lanes) of Podium's torus: chips stand where they are, and their cores are lanes; the nodes of a
-        cluster stand in a row, and their GPUs are lanes."""
+    def grid(self) -> Shape:
+        """Podium's torus: chips stand where they are, and their cores are lanes; the nodes of a cluster stand in a row,
+        and their GPUs are lanes."""
         if self.chip.is_gpu:
-            return 1, self.shape[0], self.shape[1]
-        return self.chips // self.shape[0], self.shape[0], self.chip.cores
+            return Shape(1, *self.shape)
+        return Shape(self.chips // self.shape[0], self.shape[0], self.chip.cores)
 
     @property
     def wraps(self) -> tuple[bool, ...]:

@@ -15,7 +15,7 @@ from podium.plan.hlo import Collective
 from podium.plan.libtpu import Compiled, DoesNotFit, Stage, compiled, libtpu_version
 from podium.plan.machines import Pod
 from podium.recipe.schema import Recipe
-from podium.recipe.torus import Shape, lay_out
+from podium.recipe.torus import lay_out
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def make_plan(
 ) -> Plan:
     """Compiles unless told not to. A step that does not fit is planned all the same, by its count, and says so."""
     # Says so if the batch does not divide or the span does not fit.
-    lay_out(Shape(*pod.grid), recipe.batch_global, recipe.model.norm_span)
+    lay_out(pod.grid, recipe.batch_global, recipe.model.norm_span)
     return _assemble(
         recipe,
         pod,

@@ -11,7 +11,7 @@ from podium.errors import UserError
 from podium.plan.machines import Chip, Pod, usual_sizes
 from podium.plan.plan import Plan
 from podium.recipe.schema import Recipe
-from podium.recipe.torus import Shape, lay_out, valid_spans
+from podium.recipe.torus import lay_out, valid_spans
 
 Planner = Callable[[Recipe, Pod], Plan]
 
@@ -51,7 +51,7 @@ def largest_batch(recipe: Recipe, pod: Pod, planners: Planners) -> Plan:
     """The plan with the most images per core that fits."""
     candidates = [batch for batch in _batches_per_core() if _divides(recipe, pod, batch)]
     if not candidates:
-        valid = ", ".join(map(str, valid_spans(Shape(*pod.grid), recipe.batch_global)))
+        valid = ", ".join(map(str, valid_spans(pod.grid, recipe.batch_global)))
         raise UserError(f"no batch suits model.norm_span={recipe.model.norm_span} on {pod}; spans that do: {valid}")
 
     def plan_at(k: int, plan: Planner = planners.as_asked) -> Plan:
@@ -103,7 +103,7 @@ def _batches_per_core() -> list[int]:
 def _divides(recipe: Recipe, pod: Pod, batch_per_core: float) -> bool:
     batch_global = round(batch_per_core * pod.cores)
     try:
-        lay_out(Shape(*pod.grid), batch_global, recipe.model.norm_span)
+        lay_out(pod.grid, batch_global, recipe.model.norm_span)
     except UserError:
         return False
     return batch_per_core >= 1 and batch_global % recipe.model.norm_span == 0

@@ -34,7 +34,9 @@ _STRIDED_GRADIENTS = {"TPU v3": (935, 534), "TPU v5 lite": (174, 457), "TPU v5":
 _DRAWS = 1  # among what the seed decides
 
 
-class Found(NamedTuple):
+class Attempted(NamedTuple):
+    logits: jax.Array
+    stats: Any
     means: Means
     """The means of this chip's tile."""
     far: jax.Array
@@ -77,7 +79,7 @@ class Network:
         """The moving means of the norms that take part in training, by the norm's place."""
         return {name: norm.mean[...] for name, norm in _norms(self._model(params, stats, train=True))}
 
-    def attempt(self, params: Any, stats: Any, batch: Batch, *, about: Means) -> tuple[jax.Array, Any, Found]:
+    def attempt(self, params: Any, stats: Any, batch: Batch, *, about: Means) -> Attempted:
         """The forward pass of training whose norms take their sums about these means, and what they have found."""
         model = self._model(params, stats, train=True)
         attempts = {name: Attempt(about[name]) for name, _ in _norms(model)}
@@ -86,7 +88,8 @@ class Network:
         logits, stats = self._run(model, batch)
         excess = [attempt.excess for attempt in attempts.values() if attempt.excess is not None]
         any_far = (jnp.concatenate(excess) > 0).any() if excess else jnp.zeros((), bool)
-        return logits, stats, Found({name: attempt.about for name, attempt in attempts.items()}, any_far)
+        means = {name: attempt.about for name, attempt in attempts.items()}
+        return Attempted(logits, stats, means, any_far)
 
     def _model(self, params: Any, stats: Any, *, train: bool) -> nnx.Module:
         model = nnx.merge(self.graph, params, stats, copy=True)

@@ -42,6 +42,25 @@ class _Share(NamedTuple):
     """What the network keeps beyond such means, the same on all chips (`carried`)."""
 
 
+class _Forward(NamedTuple):
+    """What a forward pass leaves besides its loss."""
+
+    stats: Any
+    metrics: Metrics
+    means: Means
+
+
+class _Attempt(NamedTuple):
+    """A step's state after some attempts, as the loop of attempts passes it on."""
+
+    again: jax.Array
+    """Whether one more is needed."""
+    tried: jax.Array
+    state: State
+    about: list[Means]
+    metrics: Metrics
+
+
 def _has_any(tree: Any) -> bool:
     return bool(jax.tree.leaves(tree))
 
@@ -84,27 +103,19 @@ class Training:
         """`train_one` about the moving means; again about the means just found where one of them was far on any chip,
         which is seldom. An attempt that is to be repeated changes nothing: the update writes what was there before."""
 
-        def attempt(
-            tried: jax.Array, state: State, about: list[Means]
-        ) -> tuple[State, Metrics, list[Means], jax.Array]:
-            share, found = self._accumulated(state, batch, about)
-            new, metrics = self._updated(state, share)
-            again = (metrics.pop(_FAR) > 0) & (tried < _ATTEMPTS - 1)
-            return jax.tree.map(partial(jnp.where, again), state, new), metrics, found, again
-
-        def body(carry: Any) -> Any:
-            _, tried, state, about, _ = carry
-            state, metrics, about, again = attempt(tried, state, about)
-            return again, tried + 1, state, about, metrics
+        def attempt(before: _Attempt) -> _Attempt:
+            share, found = self._accumulated(before.state, batch, before.about)
+            new, metrics = self._updated(before.state, share)
+            again = (metrics.pop(_FAR) > 0) & (before.tried < _ATTEMPTS - 1)
+            state = jax.tree.map(partial(jnp.where, again), before.state, new)
+            return _Attempt(again, before.tried + 1, state, found, metrics)
 
         expected = lax.pcast(self.network.expected_means(*self.update.trees(state)), AXES, to="varying")
-        about = [expected] * self.recipe.accumulate
-        shapes = jax.eval_shape(attempt, jnp.int32(0), state, about)[1]
+        none = _Attempt(jnp.bool_(True), jnp.int32(0), state, [expected] * self.recipe.accumulate, {})
+        shapes = jax.eval_shape(attempt, none).metrics
         no_metrics = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-        _, _, state, _, metrics = lax.while_loop(
-            lambda carry: carry[0], body, (jnp.bool_(True), jnp.int32(0), state, about, no_metrics)
-        )
-        return state, metrics
+        last = lax.while_loop(lambda made: made.again, attempt, none._replace(metrics=no_metrics))
+        return last.state, last.metrics
 
     def _updated(self, state: State, share: _Share) -> tuple[State, Metrics]:
         rate = jnp.asarray(self.learning_rate(state.step), jnp.float32)
@@ -158,28 +169,29 @@ class Training:
 
         params, before = self.update.trees(state)
 
-        def objective(params: Any) -> tuple[jax.Array, tuple[Any, Metrics, Means]]:
+        def objective(params: Any) -> tuple[jax.Array, _Forward]:
             params = without_gradients(self.recipe.model, params)
+            means: Means = {}
+            far: Metrics = {}
             if about is None:
                 logits, stats = self.network.forward(params, before, batch, train=True)
-                means, far = {}, {}
             else:
-                logits, stats, found = self.network.attempt(params, before, batch, about=about)
-                means, far = found.means, {_FAR: found.far.astype(jnp.float32)}
+                logits, stats, means, any_far = self.network.attempt(params, before, batch, about=about)
+                far = {_FAR: any_far.astype(jnp.float32)}
             losses = training_losses(self.recipe, logits, batch)
             right = hits(logits, batch["label"], 1)
             metrics = {"loss": losses.sum(), "top1": right.sum(dtype=jnp.float32)}
             metrics = {name: total / self.recipe.batch_global for name, total in metrics.items()}
-            return metrics["loss"], (stats, metrics | far, means)
+            return metrics["loss"], _Forward(stats, metrics | far, means)
 
         # Parameters that vary by chip have gradients that do: summing them over the torus is then ours to do.
         varying = lax.pcast(params, AXES, to="varying")
-        gradients, (stats, metrics, means) = jax.grad(objective, has_aux=True)(varying)
-        of_chips, others = split(stats)
+        gradients, passed = jax.grad(objective, has_aux=True)(varying)
+        of_chips, others = split(passed.stats)
         if not _has_any(others):
             of_chips = self.update.stats_of(of_chips)
         of_chips = jax.tree.map(lambda s: s / self.network.mesh.size, of_chips)
-        return _Share(gradients, of_chips, metrics, others), means
+        return _Share(gradients, of_chips, passed.metrics, others), passed.means
 
     def _unrolled(self, state: State, batches: Batch) -> tuple[State, Metrics]:
         """`lax.scan` without its loop: XLA:CPU brings convolutions into the form that its fast kernels know only

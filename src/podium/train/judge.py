@@ -2,8 +2,8 @@
 mistakes that it was surest of. Plain NumPy over all answers of an evaluation.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,14 @@ class Mistake:
     answer: int
     probability: float
     """How sure the network is of the answer."""
+
+
+class Confusion(NamedTuple):
+    """A class, and one that images of it are taken for."""
+
+    label: int
+    answer: int
+    images: int
 
 
 @dataclass(frozen=True)
@@ -79,12 +87,12 @@ class Judge:
         pairs = zip(self.confusion.diagonal(), self.class_images, strict=True)
         return [float(right / images) if images else None for right, images in pairs]
 
-    def confused(self, most: int) -> Iterable[tuple[int, int, int]]:
-        """(label, answer, images) of the most frequent mistakes."""
+    def confused(self, most: int) -> list[Confusion]:
+        """The most frequent mistakes."""
         wrong = self.confusion - np.diag(self.confusion.diagonal())
         order = np.argsort(-wrong, axis=None, kind="stable")[:most]
         pairs = (divmod(int(at), self.classes) for at in order)
-        return [(label, answer, int(wrong[label, answer])) for label, answer in pairs if wrong[label, answer]]
+        return [Confusion(label, answer, int(wrong[label, answer])) for label, answer in pairs if wrong[label, answer]]
 
     def calibration(self) -> list[Bin]:
         """Confidence and accuracy of the bins that have images, ascending."""
