@@ -63,6 +63,14 @@ def test_operations_are_pillows(of_ours, of_pillow, off_by):
         assert of_ours[0] == Kind.NOTHING or (found != image).any()
 
 
+@pytest.mark.parametrize("factor", [ONE // 3, ONE // 2, 3 * ONE // 2])
+def test_blends_are_rounded_to_the_nearest(factor):
+    """Pillow cuts the fraction off, which would make every blend half a step darker."""
+    values = np.arange(256, dtype=np.uint8).reshape(16, 16, 1).repeat(3, -1)
+    expected = np.floor(values * (factor / ONE) + 0.5).clip(0, 255)
+    np.testing.assert_array_equal(changed(values, operation(Kind.BRIGHTNESS, factor), FILL), expected)
+
+
 def test_darker_values_are_raised_by_solarize_add():
     image = np.array([0, 100, 127, 128, 255] * 5, np.uint8).reshape(5, 5, 1).repeat(3, -1)
     raised = changed(image, operation(Kind.SOLARIZE_ADD, 50), FILL)
