@@ -34,7 +34,7 @@ def main() -> int:
             verdicts = judge(waiting, Path(folder), at_once=options.at_once, minutes=options.minutes)
             for count, verdict in enumerate(verdicts, 1):
                 score.add(verdict)
-                word = "killed  " if verdict.killed else "SURVIVED"
+                word = "killed  " if verdict.killed_by else "SURVIVED"
                 print(f"{count}/{len(waiting)} {word} {verdict.seconds:5.1f} s  {verdict.mutant}", flush=True)
     except Mistake as mistake:
         print(mistake, file=sys.stderr)

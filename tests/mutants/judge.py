@@ -2,7 +2,10 @@
 import, in a copy of the tree. What is forked has started no thread and no device.
 """
 
+import compileall
 import os
+import py_compile
+import re
 import resource
 import shutil
 import sys
@@ -39,7 +42,8 @@ _SAID = "pytest.txt"
 @dataclass(frozen=True)
 class Verdict:
     mutant: Mutant
-    killed: bool
+    killed_by: str
+    """The first test that failed; "" if none did."""
     seconds: float
 
 
@@ -58,6 +62,11 @@ class _Job:
         """Pytest's exit code, or the signal that ended it, negated; None while it runs."""
         process, status = os.waitpid(self.process, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if process else None
+
+    def failed(self, code: int) -> str:
+        """The first test that failed, without its parameters; what ended pytest, if it could not say."""
+        found = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+)", self.said(), re.MULTILINE)
+        return found[1] if found else f"pytest ended with {code}"
 
     def said(self) -> str:
         """The end of what pytest wrote."""
@@ -98,7 +107,8 @@ def judge(mutants: list[Mutant], folder: Path, *, at_once: int, minutes: float) 
                 sound.add(job.tests)
             else:
                 (job.tree / job.mutant.file).write_text(job.whole)
-                yield Verdict(job.mutant, code != _PASSED, time.monotonic() - job.began)
+                killed_by = "" if code == _PASSED else job.failed(code)
+                yield Verdict(job.mutant, killed_by, time.monotonic() - job.began)
 
 
 def _copy(tree: Path) -> Path:
@@ -113,6 +123,9 @@ def _copy(tree: Path) -> Path:
     for place in (podium and podium.submodule_search_locations) or ():
         for library in Path(place).glob("*.so"):
             shutil.copy(library, tree / "src/podium")
+    # By its hash Python sees which file has a mistake now, and takes the others as they were compiled here.
+    by_hash = py_compile.PycInvalidationMode.CHECKED_HASH
+    compileall.compile_dir(tree / "src", quiet=1, invalidation_mode=by_hash)
     return tree
 
 
@@ -150,8 +163,9 @@ def _run(tree: Path, tests: tuple[str, ...]) -> int:
     sys.meta_path[:] = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
     for name in [name for name in sys.modules if name.partition(".")[0] in ("podium", "tests")]:
         del sys.modules[name]
-    options = ["-x", "-m", "not slow", "-p", "no:randomly", "-p", "no:cacheprovider", "-W", _WARNED]
-    options.append(f"--basetemp={tree / 'temporary'}")
+    options = ["-x", "-p", "no:randomly", "-p", "no:cacheprovider", "-W", _WARNED, f"--basetemp={tree / 'temporary'}"]
+    if not all("::" in test for test in tests):  # a test that is named is run however slow it is
+        options += ["-m", "not slow"]
     code = int(pytest.main([*options, *tests]))
     loaded = sys.modules.get("podium")
     if loaded and not Path(str(loaded.__file__)).is_relative_to(tree):
