@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+# Python keeps the bytecode that it compiles, whatever the environment says: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
 EXTRAS ?= dev
 comma := ,
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
@@ -22,6 +24,7 @@ $(STAMP): pyproject.toml CMakeLists.txt $(wildcard native/*/*.cpp native/*/*.h) 
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(if $(LOCKED),$(PIP_INSTALL) --require-hashes --requirement requirements.lock)
 	$(PIP_INSTALL) $(if $(LOCKED),--no-deps) --editable '.[$(EXTRAS)]'
+	$(VENV)/bin/python -m compileall -q src
 	touch $(STAMP)
 
 train: install
@@ -32,7 +35,7 @@ WORKERS ?= 2
 test: check
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
-# Under a minute: what starts no process and trains no run.
+# Under a minute: what starts no process, trains no run and compiles no whole step.
 test-fast: install
 	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m 'not slow and not cluster and not browser'
 
@@ -98,11 +101,19 @@ docs: install
 	  $(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(VENV)/bin/python docs/make_site.py build/site
 
+# The checks stand beside each other: types take longer than all the others together.
+CHECKS := check-types check-style check-imports check-native
+.PHONY: $(CHECKS)
 check: install
+	@$(MAKE) --no-print-directory --jobs --output-sync $(CHECKS)
+check-types:
+	$(VENV)/bin/mypy
+check-style:
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
+check-imports:
 	$(VENV)/bin/lint-imports
+check-native:
 	$(VENV)/bin/clang-format --dry-run -Werror native/*/*.cpp native/*/*.h
 
 format: install
