@@ -18,7 +18,7 @@ DESIGNED = {
     "docs/hangs.md": [
         "names it after 1 to 3 s",
         "who is silent then has 4 s instead of 10 s",
-        "named by process 0 after 10 to 12 s",
+        "named by process 0 after 10 to 12 s; `podium launch --hosts` says after 6 s",
         "name it after 10 s",
         "5 minutes and a quarter of a second",
         "| up to 819 | 1 s | 10 s | up to 0.8 MB/s | modelled |",

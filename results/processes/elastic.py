@@ -52,7 +52,7 @@ def lost(job: Job, hosts: namespaces.Namespaces, name: str, *, start: int) -> di
     hosts.cut(name)
 
     def named() -> str:
-        return next((line for line in job.lines()[said:] if "the same command resumes" in line), "")
+        return next((line for line in job.lines()[said:] if "same command resumes" in line or "no longer" in line), "")
 
     line = until(named, job.alive)
     named_seconds = time.time() - began

@@ -151,7 +151,7 @@ def _happened(job: Job, hosts: namespaces.Namespaces, process: int, *, kind: str
         hosts.cut(name)
     else:
         job.process_on(name).send_signal(signal.SIGKILL if kind == "killed" else signal.SIGSTOP)
-    named = until(lambda: _named(job.lines()[before:], process), job.alive)
+    named = until(lambda: _named(job.lines()[before:], process, name), job.alive)
     named_seconds = time.time() - began
     if kind == "cut off":
         hosts.mend(name)
@@ -159,8 +159,10 @@ def _happened(job: Job, hosts: namespaces.Namespaces, process: int, *, kind: str
     return Happened(process, kind, step, named, round(named_seconds, 1), round(resumed_seconds, 1))
 
 
-def _named(lines: Sequence[str], process: int) -> str:
-    """The line of another process which says that this one is gone, or does not answer."""
+def _named(lines: Sequence[str], process: int, name: str) -> str:
+    """The line of another process which says that this one is gone, or of the launcher, that its host is."""
+    if dark := [line for line in lines if line.startswith(f"podium: {name} no longer answers")]:
+        return dark[0]
     names = (f": process {process} (", *([": process 0, the coordinator"] if process == 0 else []))
     others = (line for line in lines if line.startswith("podium: process ") and f"process {process}: " not in line[:20])
     return next((line for line in others if any(name in line for name in names)), "")

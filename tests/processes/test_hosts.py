@@ -2,14 +2,18 @@
 back. What they run is a small program in podium's place; real training, on namespaces and on Slurm, is in
 tests/cluster."""
 
+import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
 from podium.errors import EXIT_HUNG, EXIT_MISTAKE, EXIT_STOPPED, UserError
+from podium.processes.doors import answers, watched
 from podium.processes.hosts import Hosts, Patience, gather, launch_on_hosts
 
 pytestmark = pytest.mark.slow
@@ -55,7 +59,10 @@ def test_a_keeper_runs_what_it_is_told_passes_signals_on_and_kills_it_when_the_l
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
         assert keeper.stdin is not None
         assert keeper.stdout is not None
-        assert int(keeper.stdout.readline()) > 0
+        port, door = map(int, keeper.stdout.readline().split())
+        assert port != door
+        for _ in range(200):  # more than would wait in a queue
+            assert answers(("127.0.0.1", door))
         order = {"command": [sys.executable, "-S", "-c", program], "folder": str(tmp_path), "environment": {}}
         keeper.stdin.write(json.dumps(order) + "\n")
         keeper.stdin.flush()
@@ -80,6 +87,35 @@ def test_hosts_that_are_down_are_left_out_and_the_others_keep_their_order(hosts,
         assert kept.wait() == 0
 
 
+def test_a_host_whose_door_no_longer_answers_is_gone_and_one_that_refuses_is_not():
+    """A door whose queue is full answers nobody, as a host that is cut off."""
+    with socket.create_server(("127.0.0.3", 0), backlog=0) as door:
+        doors = {"there": door.getsockname(), "shut": ("127.0.0.4", 1)}  # where the kernel says that nobody listens
+        with watched(doors) as gone, contextlib.ExitStack() as knocking:
+            door.accept()[0].close()  # it was seen open once
+            while answers(doors["there"]):
+                knocker = knocking.enter_context(socket.socket())
+                knocker.setblocking(False)
+                knocker.connect_ex(doors["there"])
+            while not gone():
+                time.sleep(0.05)
+            assert gone() == ["there"]
+
+
+def test_where_no_host_answers_it_is_the_launcher_that_is_cut_off():
+    with contextlib.ExitStack() as held:
+        door = held.enter_context(socket.create_server(("127.0.0.3", 0), backlog=0))
+        gone = held.enter_context(watched({"only": door.getsockname()}))
+        door.accept()[0].close()
+        while answers(door.getsockname()):
+            knocker = held.enter_context(socket.socket())
+            knocker.setblocking(False)
+            knocker.connect_ex(door.getsockname())
+        for _ in range(7):
+            assert not answers(door.getsockname())  # which waits for a second
+            assert gone() == []
+
+
 def test_a_job_that_loses_a_host_continues_on_the_others_and_on_all_when_it_is_back(hosts, tmp_path):
     """Four processes: the host of one goes, and all notice. Three: it comes back, and they are told to stop. Four."""
     program = f"""
@@ -89,6 +125,8 @@ if processes == 4 and not os.path.exists(f"{{folder}}/lost"):
         open(down, "w").close()
         open(f"{{folder}}/lost", "w").close()
         os.kill(os.getpid(), signal.SIGKILL)
+    while not os.path.exists(f"{{folder}}/lost"):  # the next start is gathered as soon as one has ended
+        time.sleep(0.01)
     sys.exit({EXIT_HUNG})
 if processes == 3:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit({EXIT_STOPPED}))

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from podium.errors import EXIT_HUNG, EXIT_MISTAKE, EXIT_STOPPED, UserError
+from podium.processes.doors import watched
 from podium.processes.job import Job
 
 _LOOK_SECONDS = 0.05
@@ -61,7 +62,7 @@ class Kept:
     """A keeper on a host, and later the process that it keeps."""
 
     def __init__(self, name: str, shell: Sequence[str]) -> None:
-        self.name, self.port = name, 0
+        self.name, self.port, self.door = name, 0, ("", 0)
         self.is_there = threading.Event()
         self._shows = False
         command = [*shell, name, sys.executable, "-m", "podium.processes.keeper"]
@@ -89,11 +90,11 @@ class Kept:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        first = self._process.stdout.readline()
-        if first.strip().isdigit():
-            self.port = int(first)
-            with contextlib.suppress(OSError):
-                socket.create_connection((self.name, self.port), _REACH_SECONDS).close()
+        first = self._process.stdout.readline().split()
+        if len(first) == 2 and all(word.isdigit() for word in first):
+            self.port, door = map(int, first)
+            with contextlib.suppress(OSError), self._reached() as found:
+                self.door = found.getpeername()[0], door  # an address: names may fail later
                 self.is_there.set()
         with self._process.stdout:
             for line in self._process.stdout:
@@ -101,6 +102,9 @@ class Kept:
                     print(line, end="", flush=True)
         self.kill()  # it has ended: its other pipe is closed too
         self._process.wait()
+
+    def _reached(self) -> socket.socket:
+        return socket.create_connection((self.name, self.port), _REACH_SECONDS)
 
     @property
     def returncode(self) -> int | None:
@@ -219,9 +223,10 @@ def launch_on_hosts(arguments: Sequence[str], hosts: Hosts, *, restarts: int, sa
         with (
             Job(_starts(there[:count], hosts), _names(there[:count])) as job,
             _returns(missing, hosts) as returned,
+            watched({kept.name: kept.door for kept in there[:count]}) as gone,
         ):
             grows = partial(_allows_more, count=count, there=len(there), returned=returned, refused=refused)
-            ended = job.wait(stops=grows, failing=failing)
+            ended = job.wait(stops=grows, failing=failing, gone=gone)
             back = returned()
         if job.was_signalled or ended.code == 0:
             return ended.code

@@ -65,11 +65,20 @@ class Job:
     def __exit__(self, *_: object) -> None:
         self._passing_on.close()
 
-    def wait(self, stops: Callable[[], bool] = lambda: False, failing: Callable[[int], None] = lambda _: None) -> Ended:
+    def wait(
+        self,
+        stops: Callable[[], bool] = lambda: False,
+        failing: Callable[[int], None] = lambda _: None,
+        gone: Callable[[], Sequence[str]] = tuple,
+    ) -> Ended:
         """Waits until all have ended; once `stops()`, they are told to save and end. When one has failed, `failing` is
-        told its exit code, and the others have some seconds to end by themselves."""
+        told its exit code, and the others have some seconds to end by themselves; when places are `gone()`, none."""
         told = False
         while (failed := self._first_failed()) is None and self._any_runs():
+            if dark := gone():
+                failing(EXIT_HUNG)
+                self._kill()
+                return Ended(EXIT_HUNG, f"{' and '.join(dark)} no longer answer{'s' * (len(dark) == 1)}")
             if not told and stops():
                 told = True
                 self._tell(signal.SIGTERM)
@@ -84,14 +93,17 @@ class Job:
             self._sleep(_LOOK_SECONDS)
         failed = self._first_failed()
         assert failed is not None
-        for process in self._processes:
-            process.kill()
-        codes = [process.wait() for process in self._processes]
+        codes = self._kill()
         code, who = codes[failed], f"process {failed} of {len(codes)}"
         who += f" on {self._places[failed]}" if self._places else ""
         if code < 0:
             return Ended(128 - code, f"{who} was ended by {signal.Signals(-code).name}")
         return Ended(code, f"{who} ended with exit code {code}")
+
+    def _kill(self) -> list[int]:
+        for process in self._processes:
+            process.kill()
+        return [process.wait() for process in self._processes]
 
     def _any_runs(self) -> bool:
         return any(process.poll() is None for process in self._processes)

@@ -2,7 +2,8 @@
 signals on to it, and ends it when the launcher goes. It knows nothing of the job but what comes on its standard input,
 so that no shell in between has anything to quote.
 
-    out  PORT                 one that is free here, open until the arguments come: whoever reaches it reaches the host
+    out  PORT DOOR            one that is free here, open until the arguments come: whoever reaches it reaches the host;
+                              and one that stays open, where whoever comes in sees that the host is still there
     in   {"command": [...], "folder": "...", "environment": {...}}    of the process, which starts and waits
     in   [...]                the rest of its arguments, which it gets on its own standard input
     in   SIGTERM              any number of signals, a line each
@@ -26,8 +27,10 @@ _libc = ctypes.CDLL(None)
 
 
 def main() -> NoReturn:
+    door = socket.create_server(("", 0))
+    threading.Thread(target=_open, args=(door,), daemon=True).start()
     with socket.create_server(("", 0)) as server:
-        print(server.getsockname()[1], flush=True)
+        print(server.getsockname()[1], door.getsockname()[1], flush=True)
         order = sys.stdin.readline()
         if not order:
             os._exit(0)
@@ -55,6 +58,13 @@ def _started(command: Sequence[str], folder: str, environment: Mapping[str, str]
         start_new_session=True,
         preexec_fn=_die_with_keeper,
     )
+
+
+def _open(door: socket.socket) -> NoReturn:
+    """Lets everybody in and out again."""
+    while True:
+        with contextlib.suppress(OSError):
+            door.accept()[0].close()
 
 
 def _obey(process: subprocess.Popen[bytes]) -> None:
