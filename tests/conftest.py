@@ -1,6 +1,8 @@
 """Every test runs on 16 simulated chips and sees the same small images. Nothing touches the user's cache directory: a
-session has its own. Programs are compiled once for all its workers and for the processes that tests start. A test that
-starts processes is marked `slow` and left out of `make test-fast`.
+session has its own. Programs are compiled once for all its workers and for the processes that tests start, and with
+few of LLVM's optimizations, as compiling them is most of the work; a test of what a compiler makes of a program is
+marked `optimized`. A test that starts processes, trains a run or compiles whole steps is marked `slow` and left out of
+`make test-fast`.
 """
 
 import io
@@ -14,6 +16,8 @@ import pytest
 from PIL import Image
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# XLA's older way to make kernels compiles in half the time. The processes that tests start inherit it.
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
 
 import jax
 
@@ -69,6 +73,9 @@ sys.addaudithook(_watch)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
     global _no_processes
     _no_processes = "not slow" in item.config.option.markexpr
+    quick = not any(item.get_closest_marker(name) for name in ("optimized", "cluster"))
+    jax.config.update("jax_disable_most_optimizations", quick)
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(quick))  # of the processes that the test starts
 
 
 def _jpeg(pixels: np.ndarray) -> bytes:

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from tests.support.processes import ENVIRONMENT
 
 from podium.bench import accuracy, accuracy_page
 from podium.bench.accuracy import ROWS, Row
@@ -74,7 +73,6 @@ def trained(small_data, tmp_path_factory):
     said: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ROWS, "span-4", SMALL)
-        patch.setenv("XLA_FLAGS", ENVIRONMENT["XLA_FLAGS"])
         written = accuracy.run(["span-4"], small_data, folder / "results", runs=folder / "runs", say=said.append)
     return folder, written, said
 
@@ -122,7 +120,6 @@ def test_a_finished_run_of_another_recipe_is_not_taken_for_the_row(trained, monk
 @pytest.mark.slow
 def test_a_run_that_diverges_is_a_result_and_other_failures_are_not(small_data, monkeypatch, tmp_path):
     monkeypatch.setitem(ROWS, "span-4", Row("span", (*SMALL.changes, "optimizer.learning_rate=1e30")))
-    monkeypatch.setenv("XLA_FLAGS", ENVIRONMENT["XLA_FLAGS"])
     runs = accuracy.run(["span-4"], small_data, tmp_path, runs=tmp_path / "runs", say=lambda _: None)[0]["runs"]
     assert runs[0]["accuracy"] is None
     assert runs[0]["diverged"].startswith("the loss is")

@@ -9,7 +9,7 @@ from podium.cli import plan as command
 from podium.cli.arguments.plan_options import PlanOptions
 from podium.plan import decode_rate
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.optimized]
 
 
 _SMALL = ("--recipe", "cifar10-sgd", "--counted", "--json")

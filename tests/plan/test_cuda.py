@@ -99,6 +99,7 @@ def test_a_card_is_described_as_it_is_planned(card):
 
 
 @pytest.mark.slow
+@pytest.mark.optimized
 @needs_cuda_compiler
 def test_a_plan_is_compiled_as_a_person_asks_for_it(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -11,7 +11,7 @@ from podium.plan.peer import Peer
 from podium.plan.plan import make_plan
 from podium.recipe.reading import load_recipe
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.optimized]
 
 _RECIPE = load_recipe("demo", ["batch_global=256", "model.norm_span=64", "torus=auto", "model.classes=10"])
 _POD = parse_pod("v3:2x2")

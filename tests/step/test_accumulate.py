@@ -9,6 +9,8 @@ from podium.data.input.augment import train_crops
 from podium.errors import UserError
 from podium.recipe.images import Data
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("rows", "cols"), [(1, 1), (1, 2)])
 def test_parts_of_a_batch_train_as_the_whole_does(rows, cols):

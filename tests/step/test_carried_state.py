@@ -16,6 +16,8 @@ from podium.models.dropout import Draws, Dropout, whole_examples
 from podium.recipe.torus import Shape, lay_out
 from podium.step.programs import build_step
 
+pytestmark = pytest.mark.slow
+
 RATE = 0.5
 
 
@@ -52,7 +54,7 @@ def trained(r, rows, cols):
     mesh = build_mesh(lay_out(shape, BATCH, r.model.norm_span), jax.devices()[: shape.chips])
     step = build_step(r, mesh, noisy_network(r))
     state, losses = step.init(), []
-    for batch in batches(step):
+    for batch in batches(step, count=4):
         state, metrics = step.train(state, batch)
         losses.append(np.asarray(metrics["loss"]))
     assert step.train._cache_size() == 1
@@ -87,14 +89,18 @@ def everything_on(rows, cols):
     )  # fmt: skip
     mesh = build_mesh(lay_out(Shape(rows, cols), n, 2), jax.devices()[: rows * cols])
     step, rng = build_step(r, mesh, noisy_network(r)), np.random.default_rng(0)
-    batch = {
+    batch: dict[str, np.ndarray] = {
         "image": rng.integers(0, 256, (2, n, SIZE, SIZE, 3), dtype=np.uint8),
         "label": rng.integers(0, CLASSES, (2, n), dtype=np.int32),
         "mix": np.stack([mixes(r.augment, keys, SIZE)] * 2),
         "erase": np.stack([erased(r.augment, keys, SIZE)] * 2),
     }
-    state, metrics = step.train(step.init(), jax.device_put(batch, step.train_batches))
-    return np.asarray(metrics["loss"]), jax.device_get(step.portable(state)).averaged
+    state, losses = step.init(), []
+    for k in range(2):
+        one = jax.device_put({name: values[k : k + 1] for name, values in batch.items()}, step.train_batches)
+        state, metrics = step.train(state, one)
+        losses.append(np.asarray(metrics["loss"]))
+    return np.concatenate(losses), jax.device_get(step.portable(state)).averaged
 
 
 def test_with_everything_on_1_4_and_16_chips_train_alike():
@@ -107,7 +113,8 @@ def test_with_everything_on_1_4_and_16_chips_train_alike():
 
 
 def test_the_mean_that_a_network_keeps_is_of_the_whole_batch(on_one_chip):
-    images = [image for batch in batches(programs(small_recipe(), 1, 1)) for image in np.asarray(batch["image"])]
+    given = batches(programs(small_recipe(), 1, 1), count=4)
+    images = [image for batch in given for image in np.asarray(batch["image"])]
     expected = np.zeros(3)
     for image in images:
         expected = 0.9 * expected + 0.1 * ((image / 255 - 0.5) / 0.25).mean((0, 1, 2))

@@ -73,8 +73,8 @@ def test_frozen_layers_keep_every_bit_and_cost_no_backward_pass():
         some["classifier", "bias"] - before["classifier", "bias"], 10 * moved["classifier", "bias"], atol=0.02
     )
     for way in ("sharded", "joined"):
-        _, on_four, _ = trained(recipe("stage 2", classifier_rate=10.0, weight_update=way), chips=(2, 2))
-        assert changed(before, on_four) == learning
+        start, on_four, _ = trained(recipe("stage 2", classifier_rate=10.0, weight_update=way), chips=(2, 2))
+        assert changed(start, on_four) == learning
         for name in learning:
             np.testing.assert_allclose(on_four[name], some[name], rtol=1e-5, atol=2e-5)
 

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 from flax import nnx
 from tests.step.test_programs import BATCH, CLASSES, batches, small_recipe
 
@@ -12,6 +13,8 @@ from podium.models.normalised import normalised
 from podium.models.pool import max_pool
 from podium.recipe.torus import Shape, lay_out
 from podium.step.programs import build_step
+
+pytestmark = pytest.mark.slow
 
 
 def _network(recipe):
@@ -38,7 +41,7 @@ def _trained():
     mesh = build_mesh(lay_out(Shape(4, 4), BATCH, recipe.model.norm_span), jax.devices())
     step = build_step(recipe, mesh, _network(recipe))
     state, losses = step.init(), []
-    for batch in batches(step):
+    for batch in batches(step, count=4):
         state, metrics = step.train(state, batch)
         losses.append(np.asarray(metrics["loss"]))
     return np.concatenate(losses), jax.tree.leaves(jax.device_get(step.portable(state)))

@@ -13,7 +13,7 @@ from podium.recipe.torus import lay_out
 from podium.step.compiler_options import compiler_options
 from podium.step.programs import batch_shapes, build_step
 
-pytestmark = [needs_cuda_compiler, pytest.mark.slow]
+pytestmark = [needs_cuda_compiler, pytest.mark.slow, pytest.mark.optimized]
 H100 = Peaks(989e12, 3350e9)
 
 

@@ -18,6 +18,8 @@ from podium.recipe.reading import from_dict
 from podium.step import programs
 from podium.step.pixels import normalise_pixels, packs_images
 
+pytestmark = pytest.mark.slow
+
 BATCH, SIZE, CLASSES = 16, 32, 5
 
 

@@ -1,6 +1,7 @@
 """A TPU's step repeats itself where batch norm's means were far from the moving ones. Here CPU devices do, and are
 compared with the step whose norms mend their sums one by one, which is tested against NumPy."""
 
+import functools
 from dataclasses import replace
 
 import jax
@@ -18,6 +19,8 @@ from podium.recipe.reading import from_dict
 from podium.step.network import build_network
 from podium.step.training import Training
 from podium.step.update import build_update
+
+pytestmark = pytest.mark.slow
 
 BATCH, SIZE, CLASSES = 16, 8, 5
 
@@ -51,8 +54,9 @@ def three_norms(r):
     return ThreeNorms
 
 
-def trained(r, moving_mean, *, repeats, optimizer=None, own=None):
-    """The state and metrics after one step on four chips, from moving means that are all `moving_mean`."""
+@functools.cache
+def program(r, *, repeats, optimizer=None, own=None):
+    """The state before the first step, and that step on four chips."""
     mesh = build_mesh(torus.lay_out(torus.Shape(2, 2), BATCH, r.model.norm_span), jax.devices()[:4])
     network = build_network(r, mesh, own and own(r))
     update = build_update(r, mesh, jax.eval_shape(network.initial), own=optimizer)
@@ -64,7 +68,13 @@ def trained(r, moving_mean, *, repeats, optimizer=None, own=None):
         state, metrics = one(update.resumed(state), batch)
         return update.portable(state), metrics
 
-    start = training.start()
+    mapped = jax.shard_map(step, mesh=mesh, in_specs=(everywhere, shares), out_specs=everywhere)
+    return training.start(), jax.jit(mapped)
+
+
+def trained(r, moving_mean, **options):
+    """The state and metrics after one step, from moving means that are all `moving_mean`."""
+    start, step = program(r, **options)
     means = jax.tree.map_with_path(
         lambda path, s: s + moving_mean if "mean" in jax.tree_util.keystr(path) else s, start.stats
     )
@@ -73,8 +83,7 @@ def trained(r, moving_mean, *, repeats, optimizer=None, own=None):
         "image": rng.integers(0, 256, (BATCH, SIZE, SIZE, 3), dtype=np.uint8),
         "label": rng.integers(0, CLASSES, BATCH, dtype=np.int32),
     }
-    mapped = jax.shard_map(step, mesh=mesh, in_specs=(everywhere, shares), out_specs=everywhere)
-    return jax.device_get(jax.jit(mapped)(replace(start, stats=means), batch))
+    return jax.device_get(step(replace(start, stats=means), batch))
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ print(run.lower(state).compile().as_text())
 """
 
 
+@pytest.mark.slow
+@pytest.mark.optimized
 @pytest.mark.parametrize(("wire", "bytes_per_number"), [("fp32", 4), ("bf16", 2)])
 def test_gradients_are_scattered_ring_by_ring_and_weights_gathered_back(wire, bytes_per_number):
     command = [sys.executable, "-c", _PROGRAM, wire]

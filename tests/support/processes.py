@@ -37,11 +37,6 @@ warmup_epochs = 0.5
 """
 
 
-# Programs of these processes are compiled without LLVM's optimizations, which takes half the time: what is tested with
-# several processes is how they work together. The tests' own process compiles as a user's does.
-ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
-
-
 @dataclass(frozen=True)
 class Ended:
     code: int
@@ -56,7 +51,7 @@ def podium(*arguments: str, folder: Path | None = None, **environment: str) -> s
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env=os.environ | ENVIRONMENT | environment,
+        env=os.environ | environment,
     )
 
 
@@ -96,7 +91,6 @@ def two_of(program: str, *arguments: str) -> list[Ended]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=os.environ | ENVIRONMENT,
         )
         for process in range(2)
     ]
