@@ -10,7 +10,6 @@ namespace podium {
 namespace {
 
 constexpr size_t kScratchBytes = 1 << 18;
-constexpr size_t kPartBytes = 1 << 15;  // smaller parts of a message are not worth a call and a packet each
 
 uint16_t to_bf16(float value) {  // to the nearest, ties to even
   uint32_t bits;
@@ -69,7 +68,7 @@ void Job::take(const float* given) {
   unfinished_ = static_cast<int>(runs_.size());
   for (int strand = 0; strand < unfinished_; ++strand) {
     Run& run = runs_[strand];
-    run.sending = run.receiving = run.sent = run.got = run.rest_bytes = run.rounded = 0;
+    run.sending = run.receiving = run.sent = run.got = run.rest_bytes = 0;
     run.ended = false;
     for (int node = 0; node < plan_.nodes; ++node) {
       if (order_.mode == kGather && node != plan_.node) continue;
@@ -117,33 +116,27 @@ bool Job::is_held(int strand) const {
   return strand % order_.pieces != 0 && runs_[strand - 1].receiving < run.lasts[run.sending];
 }
 
-// How many bytes of the message that is to be sent now are there: all of it when all before it has been received; where
-// it passes on what is being received, as much as has come, so that a link need not rest until a whole message is
-// there.
-size_t Job::ready(const Run& run, size_t bytes) const {
-  if (run.sending <= run.receiving) return bytes;
-  if (run.sending > run.receiving + 1 || (order_.bf16 && run.sending == run.scatters)) return 0;
-  const Move &move = run.moves[run.sending], &coming = run.moves[run.receiving];
-  if (coming.receive_start != move.send_start || coming.receive_rows != move.send_rows) return 0;
-  const size_t come = run.got - run.rest_bytes;
-  return come < run.sent + kPartBytes ? run.sent : come;
-}
-
 // Sends what it can; true if a move was sent wholly.
 bool Job::send(const Sockets& sockets, int strand) {
   Run& run = runs_[strand];
   bool moved = false;
-  while (run.sending < run.moves.size() && !is_held(strand)) {
+  while (run.sending < run.moves.size() && run.sending <= run.receiving && !is_held(strand)) {
     const Move& move = run.moves[run.sending];
-    const size_t bytes = move.to < 0 ? 0 : move.send_rows * width(strand) * unit();
-    const size_t there = ready(run, bytes);
-    if (run.sending > run.receiving && run.sent == there) return moved;
     if (run.sending == run.scatters && run.sent == 0) round_own(strand);
-    if (run.sent < there) {
+    const size_t numbers = move.to < 0 ? 0 : move.send_rows * width(strand), bytes = numbers * unit();
+    if (run.sent < bytes) {
       const int socket = sockets.to(strand, move.to);
       if (socket < 0) return moved;
-      const void* message = as_sent(run, row(strand, move.send_start), there);
-      const auto sent = ::send(socket, static_cast<const char*>(message) + run.sent, there - run.sent, MSG_NOSIGNAL);
+      const float* rows = row(strand, move.send_start);
+      const void* message = rows;
+      if (order_.bf16) {
+        if (run.sent == 0) {
+          run.rounded.resize(numbers);
+          std::transform(rows, rows + numbers, run.rounded.begin(), to_bf16);
+        }
+        message = run.rounded.data();
+      }
+      const auto sent = ::send(socket, static_cast<const char*>(message) + run.sent, bytes - run.sent, MSG_NOSIGNAL);
       if (sent < 0) {
         if (errno != EAGAIN && errno != EINTR)
           error = "cannot send to device " + std::to_string(move.to) + ": " + std::strerror(errno);
@@ -153,21 +146,10 @@ bool Job::send(const Sockets& sockets, int strand) {
       if (run.sent < bytes) continue;
     }
     ++run.sending;
-    run.sent = run.rounded = 0;
+    run.sent = 0;
     moved = true;
   }
   return moved;
-}
-
-// The first bytes of a message as they travel.
-const void* Job::as_sent(Run& run, const float* rows, size_t there) {
-  if (!order_.bf16) return rows;
-  const size_t numbers = there / unit();
-  if (run.halves.size() < numbers) run.halves.resize(numbers);
-  if (run.rounded < numbers)
-    std::transform(rows + run.rounded, rows + numbers, run.halves.begin() + run.rounded, to_bf16);
-  run.rounded = numbers;
-  return run.halves.data();
 }
 
 // Receives what is there; true if a move was received wholly.

@@ -53,13 +53,11 @@ class Job {
  private:
   struct Run {
     std::vector<Move> moves;
-    std::vector<size_t> lasts;  // for each move the last of those that go to the same peer, one after the other
-    size_t sending = 0,
-           receiving = 0;          // moves; one is sent when all before it have been received, or passes on what comes
-    size_t sent = 0, got = 0;      // bytes of these
-    std::vector<uint16_t> halves;  // the message being sent, where it travels rounded,
-    size_t rounded = 0;            // and how many numbers of it are there
-    unsigned char rest[4];         // bytes of a number that has come in part
+    std::vector<size_t> lasts;          // for each move the last of those that go to the same peer, one after the other
+    size_t sending = 0, receiving = 0;  // moves; a move is sent when all before it have been received
+    size_t sent = 0, got = 0;           // bytes of these
+    std::vector<uint16_t> rounded;      // the message being sent, where it travels rounded
+    unsigned char rest[4];              // bytes of a number that has come in part
     size_t rest_bytes = 0;
     size_t scatters = 0;  // moves before the way back
     bool ended = false;
@@ -70,8 +68,6 @@ class Job {
   bool send(const Sockets& sockets, int strand);
   bool receive(const Sockets& sockets, int strand);
   int64_t read(int socket, Run& run, float* rows, size_t bytes);
-  size_t ready(const Run& run, size_t bytes) const;
-  const void* as_sent(Run& run, const float* rows, size_t there);
   void round_own(int strand);
   float* row(int strand, int64_t place) { return table_.data() + first_[strand] * plan_.nodes + place * width(strand); }
   const float* row(int strand, int64_t place) const { return const_cast<Job*>(this)->row(strand, place); }

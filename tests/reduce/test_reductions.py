@@ -86,7 +86,7 @@ def along(routes: Routes) -> Callable[..., Reduction]:
     return lambda axes, wire=jnp.float32: Sockets(axes, lambda rows, cols, size_bytes: routes, wire)
 
 
-# Its messages over sockets are long enough to be passed on before they are there as a whole.
+# Over sockets its messages come in many parts.
 LONG = Shape((2, 1, 1, 3, 1), TORUS, 600_001)
 OVER_SOCKETS: dict[str, Routes] = {"torus": torus_routes, "woven": woven_routes, "swing": swing_routes}
 every_reduction = pytest.mark.parametrize("make", REDUCTIONS.values(), ids=REDUCTIONS)
@@ -110,9 +110,9 @@ every_pair = pytest.mark.parametrize(
     ]
     + [
         pytest.param(
-            lambda axes, routes=routes: Sockets(axes, lambda *_: routes, pieces=lambda *_, **__: 3, part_bytes=1000),
+            lambda axes, routes=routes: Sockets(axes, lambda *_: routes, pieces=lambda *_, **__: 3),
             SHAPES[shape],
-            id=f"sockets by {name} in pieces and parts, {shape}",
+            id=f"sockets by {name} in pieces, {shape}",
         )
         for name, routes in OVER_SOCKETS.items()
         for shape in ("3x5", "2x4, 2 lanes")

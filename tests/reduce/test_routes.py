@@ -148,6 +148,17 @@ def test_woven_routes_go_around_the_dead(shape: tuple[int, int], dead: tuple[int
     assert len(weave(holes)[0].ticks) <= 1.1 * 4 * (living.size - 1) / fewest
 
 
+def test_with_a_lag_a_row_rests_before_it_is_passed_on() -> None:
+    for route in Woven((3, 5), (7,), lag=3)(1, 14):
+        check(route)
+        came = {(node, int(row)): -3 for node, row in enumerate(route.own)}
+        for number, tick in enumerate(reversed(route.ticks)):  # of the gather: from `to` to the node
+            for node in np.flatnonzero(tick.to >= 0):
+                row = int(tick.start[node])
+                assert number - came[int(tick.to[node]), row] >= 3
+                came[int(node), row] = number
+
+
 def test_a_cut_link_carries_nothing() -> None:
     for route in Woven((4, 4), cut=((1, 2), (9, 5)))(4, 4):
         assert not check(route) & {(1, 2), (2, 1), (5, 9), (9, 5)}

@@ -89,13 +89,13 @@ def path(node: int, target: int, shape: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def pieces_of(routes: Routes, rows: int, cols: int, *, size_bytes: int) -> int:
-    """In how many pieces, one following the other, a sum goes along each route. Woven routes have many short ticks:
-    pieces keep the links at work while one waits for its next. Colours of unequal shares take unequal times for their
-    axes: one piece's second axis fills what another's first leaves idle. The colours of a square torus need none."""
+    """In how many pieces, one following the other, a sum goes along each route: they keep the links at work while one
+    waits for its next tick (seen, 16 MB on 4x4 hosts of 100 Mbit/s: 0.73 s in four pieces, 0.93 s in one). Colours of
+    unequal shares also take unequal times for their axes, which more pieces fill."""
     if routes is woven_routes or isinstance(routes, Woven):
         most = 4
-    elif routes is torus_routes and len(set(colour_shares((rows, cols)))) > 1:
-        most = 8
+    elif routes is torus_routes:
+        most = 4 if len(set(colour_shares((rows, cols)))) == 1 else 8
     else:
         return 1
     return max(1, min(most, size_bytes // (rows * cols) // _ROW_BYTES))

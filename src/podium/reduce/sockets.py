@@ -4,7 +4,6 @@ pass goes on meanwhile. Scatters and gathers are halves of the same."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -33,8 +32,6 @@ class Sockets:
     choice: Choice = links.chosen_routes
     wire: jax.typing.DTypeLike = jnp.float32
     pieces: Callable[..., int] = pieces_of
-    part_bytes: int = 1 << 24
-    """Sums of more are made in up to four parts: one is copied while another travels."""
 
     def all_reduce(self, flat: jax.Array) -> jax.Array:
         return self.all_reduce_each([flat])[0]
@@ -67,35 +64,20 @@ class Sockets:
     def _each(self, mode: int, given: Sequence[jax.Array]) -> list[jax.Array]:
         rows, cols, _ = shape = self.axes.sizes()
         nodes, device = rows * cols, lax.axis_index(self.axes.all)
-        started: list[list[links.Call]] = []
+        calls: list[links.Call] = []
         tokens = []
         for part in given:
             columns = part.size if mode == links.GATHER else part.size // nodes
-            routes = self.choice(rows, cols, 4 * columns * nodes)
+            size_bytes = 4 * columns * nodes
+            routes = self.choice(rows, cols, size_bytes)
             bf16 = mode != links.GATHER and jnp.dtype(self.wire) == jnp.bfloat16
-            started.append([])
-            for cut in self._parts(part, nodes) if mode == links.SUM else [part]:
-                wide = cut.size if mode == links.GATHER else cut.size // nodes
-                pieces = self.pieces(routes, rows, cols, size_bytes=4 * wide * nodes)
-                call = links.new_call(routes, shape, mode=mode, bf16=bf16, columns=wide, pieces=pieces)
-                tokens.append(links.start(call, cut.astype(jnp.float32), device))
-                started[-1].append(call)
-        out: list[jax.Array] = []
-        last: tuple[jax.Array, ...] = ()
-        for calls, part in zip(started, given, strict=True):
-            found = []
-            for call in calls:  # one after the other
-                found.append(links.done(call, device, *tokens, *last))
-                last = (found[-1],)
-            out.append(_joined(found, nodes).astype(part.dtype))
-        return out
-
-    def _parts(self, share: jax.Array, nodes: int) -> list[jax.Array]:
-        columns = share.size // nodes
-        count = max(1, min(4, columns, 4 * share.size // self.part_bytes))
-        edges = [columns * k // count for k in range(count + 1)]
-        table = share.reshape(nodes, columns)
-        return [table[:, first:last].reshape(-1) for first, last in pairwise(edges)]
+            pieces = self.pieces(routes, rows, cols, size_bytes=size_bytes)
+            calls.append(links.new_call(routes, shape, mode=mode, bf16=bf16, columns=columns, pieces=pieces))
+            tokens.append(links.start(calls[-1], part.astype(jnp.float32), device))
+        found: list[jax.Array] = []
+        for call in calls:  # one after the other
+            found.append(links.done(call, device, *tokens, *found[-1:]))
+        return [total.astype(part.dtype) for total, part in zip(found, given, strict=True)]
 
     def _lane_share(self, flat: jax.Array) -> jax.Array:
         flat = padded(varying(flat, self.axes), self.axes.devices)
@@ -107,9 +89,3 @@ class Sockets:
     @property
     def _has_lanes(self) -> bool:
         return bool(self.axes.lane) and lax.axis_size(self.axes.lane) > 1
-
-
-def _joined(parts: Sequence[jax.Array], nodes: int) -> jax.Array:
-    if len(parts) == 1:
-        return parts[0]
-    return jnp.concatenate([part.reshape(nodes, -1) for part in parts], axis=1).reshape(-1)

@@ -5,6 +5,7 @@ that is the reduce-scatter, and it needs no more bytes than the best there is: N
 needs N−1 ticks, where two colours need rows + cols − 2: a schedule for large messages, for tori that are not square,
 and for those that have lost nodes or links."""
 
+from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
@@ -20,11 +21,13 @@ _HELD = 1 << 30  # the rank of a row that a node has
 class Woven:
     """Routes over the living nodes of the torus `shape`, numbered in its order without the dead.
 
-    `dead` are places in the whole torus; a pair in `cut` is a link that carries nothing either way."""
+    `dead` are places in the whole torus; a pair in `cut` is a link that carries nothing either way. A row that has come
+    may be passed on `lag` ticks later: more than 1 where a hop takes longer than a row takes on its link."""
 
     shape: tuple[int, ...]
     dead: tuple[int, ...] = ()
     cut: tuple[tuple[int, int], ...] = ()
+    lag: int = 1
 
     def __call__(self, rows: int, cols: int) -> tuple[Route, ...]:
         living = int(np.prod(self.shape)) - len(self.dead)
@@ -68,7 +71,7 @@ def weave(torus: Woven) -> tuple[Route, ...]:
     if nodes > 1 and not _is_connected(ways):
         raise ValueError(f"the living nodes of {torus.shape} without {torus.dead} are not all joined by links")
     lines, offsets = _lines(torus), _offsets(torus)
-    grown = [_Gather(lines, offsets) for _ in range(directions)]
+    grown = [_Gather(lines, offsets, torus.lag) for _ in range(directions)]
     tick = 0
     while not all(gather.has.all() for gather in grown):
         for gather, direction in zip(grown, _assignment(grown, ways, tick), strict=True):
@@ -80,11 +83,13 @@ def weave(torus: Woven) -> tuple[Route, ...]:
 class _Gather:
     """The all-gather of one route, as it grows."""
 
-    def __init__(self, lines: list[np.ndarray], offsets: np.ndarray) -> None:
+    def __init__(self, lines: list[np.ndarray], offsets: np.ndarray, lag: int) -> None:
         """`lines` has, for each axis and row, the rows on its line along that axis."""
         self.ticks: list[Tick] = []
         nodes = np.arange(len(offsets))
         self.has = np.zeros(offsets.shape, bool)  # [node, row]
+        self.sends = np.eye(len(offsets), dtype=bool)  # what it may pass on: all it has but the last that came
+        self._coming: deque[tuple[np.ndarray, np.ndarray]] = deque([(nodes, nodes)] * (lag - 1))
         # By axis, [node, row]: what a row is worth to a node, least first. Kept from tick to tick: to find it anew at
         # each would take ten times as long.
         self._rank = [offsets.astype(np.int32) for _ in lines]
@@ -95,7 +100,7 @@ class _Gather:
         """One tick: every node sends a row that its neighbour lacks, one whose owner lies on a line (along this tick's
         axis) of which the neighbour has least. A line that is full is of no more use, so they fill evenly."""
         senders = np.flatnonzero(to >= 0)
-        rank = np.where(self.has[senders], self._rank[axis][to[senders]], _HELD)
+        rank = np.where(self.sends[senders], self._rank[axis][to[senders]], _HELD)
         rows = rank.argmin(1)
         is_news = rank[np.arange(senders.size), rows] < _HELD
         senders, rows = senders[is_news], rows[is_news]
@@ -106,6 +111,8 @@ class _Gather:
 
     def _learn(self, nodes: np.ndarray, rows: np.ndarray) -> None:
         self.has[nodes, rows] = True
+        self._coming.append((nodes, rows))
+        self.sends[self._coming.popleft()] = True
         for rank, line in zip(self._rank, self._lines, strict=True):
             rank[nodes[:, None], line[rows]] += 2 * (len(rank) + 1)
             rank[nodes, rows] = _HELD
@@ -153,7 +160,7 @@ def _assignment(grown: list[_Gather], ways: np.ndarray, tick: int) -> tuple[int,
     for route, gather in enumerate(grown):
         for direction, to in enumerate(ways):
             senders = np.flatnonzero(to >= 0)
-            news = gather.has[senders] & ~gather.has[to[senders]]
+            news = gather.sends[senders] & ~gather.has[to[senders]]
             learn[route, direction] = np.count_nonzero(news.any(1))
     of_routes = np.arange(directions)
     turned = [tuple(in_turn[k] for k in order) for order in permutations(range(directions))]
