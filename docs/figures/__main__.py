@@ -3,10 +3,10 @@
 import argparse
 import sys
 
-from docs.figures import accuracy, cpu, input, plan, readme, runs, torus, trend
+from docs.figures import accuracy, cpu, input, mutants, plan, readme, runs, torus, trend
 from docs.figures.sentences import ROOT, Sentence, fill
 
-ROOMS = (readme, input, cpu, accuracy, plan, runs, torus)
+ROOMS = (readme, input, cpu, accuracy, plan, runs, torus, mutants)
 
 
 def pages() -> dict[str, list[Sentence]]:
