@@ -25,7 +25,7 @@ MAY_LOAD = {
     "from podium.data.decode import decode_batch": ({"numpy", "PIL"}, {"data"}),
     "from podium.reduce import torus": ({"jax", "numpy"}, {"reduce", "mesh", "recipe", "processes"}),
     "from podium import lars": ({"jax", "numpy", "optax"}, {"optim", "recipe"}),
-    "from podium.plan.machines import parse_pod": (set(), {"plan"}),
+    "from podium.plan.machines import parse_pod": (set(), {"plan", "recipe"}),
     "from podium.plan.plan import make_plan": (
         FLAX,
         {"plan", "step", "models", "optim", "reduce", "mesh", "recipe", "processes"},
