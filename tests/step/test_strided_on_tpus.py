@@ -4,6 +4,8 @@ compiler has them, with zeros between."""
 import subprocess
 import sys
 
+import pytest
+
 from podium.plan.libtpu import worker_environment
 from podium.plan.machines import parse_pod
 
@@ -25,6 +27,7 @@ for pod in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_only_a_v3_treats_places_apart():
     command = [sys.executable, "-c", _PROGRAM, "v3:2x2", "v5e:2x2"]
     ended = subprocess.run(command, capture_output=True, text=True, env=worker_environment(parse_pod("v3:2x2")))
